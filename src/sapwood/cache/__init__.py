@@ -1,0 +1,10 @@
+"""What is remembered and where. Knows tokens, pages and namespaces; no model, no clock, no threads."""
+
+from __future__ import annotations
+
+from sapwood.cache.books import Books, Flushed
+from sapwood.cache.keys import Namespace
+from sapwood.cache.lease import Lease
+from sapwood.cache.prefix_cache import Match, PrefixCache
+
+__all__ = ["Books", "Flushed", "Lease", "Match", "Namespace", "PrefixCache"]

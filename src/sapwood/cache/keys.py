@@ -1,0 +1,63 @@
+"""Under which name tokens are looked up, and how two stretches of tokens are compared.
+
+Comparisons run in numpy, never in a Python loop over tokens: 32k equal tokens are four slice comparisons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens: TypeAlias = NDArray[np.int32]
+"""Token ids, one-dimensional."""
+
+PageIds: TypeAlias = NDArray[np.int32]
+"""Page ids, one-dimensional; the i-th holds the KV of tokens i·page_size .. (i+1)·page_size-1."""
+
+PageKey: TypeAlias = int | bytes
+"""All tokens of one page as a dictionary key: the token itself when a page holds one, else their bytes."""
+
+_FIRST_STRIDE = 64
+_STRIDE_GROWTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The root under which tokens are looked up: equal tokens under unequal namespaces never meet.
+
+    Fields are compared one by one and never glued together, so "" and None are two different values and no
+    choice of names can make two namespaces collide.
+    """
+
+    fingerprint: str
+    """Of all that shapes KV: weights, dtype, rope, KV type."""
+    adapter: str | None = None
+    tenant: str | None = None
+    salt: str | None = None
+
+
+def page_key(tokens: Tokens, at: int, page_size: int) -> PageKey:
+    """The page of tokens that starts at index `at`, as a dictionary key."""
+    if page_size == 1:
+        return int(tokens[at])
+    return tokens[at : at + page_size].tobytes()
+
+
+def common_prefix(a: Tokens, b: Tokens) -> int:
+    """How many leading tokens `a` and `b` share.
+
+    Gallops: the stretch compared at once grows eightfold, so an early difference costs little and a long
+    agreement runs at memory speed.
+    """
+    end = min(len(a), len(b))
+    at, stride = 0, _FIRST_STRIDE
+    while at < end:
+        differs = a[at : min(at + stride, end)] != b[at : min(at + stride, end)]
+        first = int(differs.argmax())
+        if differs[first]:
+            return at + first
+        at, stride = at + stride, stride * _STRIDE_GROWTH
+    return end

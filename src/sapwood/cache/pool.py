@@ -1,0 +1,60 @@
+"""The numbered pages that are free. Knows nothing of what is in the others."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.cache.keys import PageIds
+from sapwood.errors import BooksError, OutOfPagesError, UsageError
+
+
+class PagePool:
+    """Pages 0 .. capacity-1, handed out and taken back by the array; what is freed last goes out first."""
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise UsageError(f"the pool has {capacity} pages; it must have at least 1")
+        self.capacity = capacity
+        self.free_count = capacity
+        self._stack = np.arange(capacity - 1, -1, -1, dtype=np.int32)
+        self._is_free = np.ones(capacity, dtype=np.bool_)
+        self._seen_at = np.zeros(capacity, dtype=np.int32)
+
+    @property
+    def free_pages(self) -> PageIds:
+        """Ids of the free pages; a view, the next to be handed out last."""
+        return self._stack[: self.free_count]
+
+    def alloc(self, count: int) -> PageIds:
+        """Hand out `count` pages. Raises OutOfPagesError, and hands out none, if fewer are free."""
+        if count > self.free_count:
+            raise OutOfPagesError(f"{count} pages are asked for; {self.free_count} are free")
+        left = self.free_count - count
+        pages = self._stack[left : self.free_count][::-1].copy()
+        self.free_count = left
+        self._is_free[pages] = False
+        return pages
+
+    def free(self, pages: PageIds) -> None:
+        """Take pages back. Raises BooksError, and takes none, if one is unknown, free or named twice."""
+        if len(pages) == 0:
+            return
+        self._require_handed_out(pages)
+        end = self.free_count + len(pages)
+        self._stack[self.free_count : end] = pages
+        self.free_count = end
+        self._is_free[pages] = True
+
+    def _require_handed_out(self, pages: PageIds) -> None:
+        # numpy would take a negative id as counted from the end, so the range comes first.
+        self._require_none(pages, (pages < 0) | (pages >= self.capacity), f"is not one of {self.capacity}")
+        self._require_none(pages, self._is_free[pages], "is free already")
+        order = np.arange(len(pages), dtype=np.int32)
+        self._seen_at[pages] = order
+        self._require_none(pages, self._seen_at[pages] != order, "is named twice")
+
+    @staticmethod
+    def _require_none(pages: PageIds, wrong: NDArray[np.bool_], what: str) -> None:
+        if wrong.any():
+            raise BooksError(f"page {pages[int(wrong.argmax())]} cannot be freed: it {what}")

@@ -1,0 +1,190 @@
+"""The prefix cache: never compute the same prefix twice.
+
+    match ──▶ lease ──▶ grow ──▶ (the model writes KV) ──▶ commit ──▶ … ──▶ release
+    look      pin       room                               share            let go
+
+Each page is in exactly one of three places, and `check()` proves it:
+
+    free       the pool has it
+    tree       the index has it: committed, shared, evictable while no lease pins it
+    private    one lease has it: being written, seen by no one else
+
+A page moves private → tree by `commit` alone, which comes after its KV is written; so whatever can be matched
+can be read. How prefixes are found is the index's business, and which pages are free is the pool's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sapwood.cache.books import Books, Flushed
+from sapwood.cache.check import Claims
+from sapwood.cache.evict import policy_named
+from sapwood.cache.index import PrefixIndex
+from sapwood.cache.keys import Namespace, Tokens
+from sapwood.cache.lease import Lease
+from sapwood.cache.no_index import NoIndex
+from sapwood.cache.pool import PagePool
+from sapwood.cache.radix import RadixIndex
+from sapwood.config import CacheConfig
+from sapwood.errors import BooksError, OutOfPagesError
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a lookup found. It promises nothing about later: only a lease keeps pages from being evicted."""
+
+    namespace: Namespace
+    tokens: int
+    """Length of the longest prefix that can be read, a multiple of the page size."""
+
+
+class PrefixCache:
+    """Finds, lends, fills, shares and evicts pages of KV. Tokens are int32 arrays, lengths are in tokens."""
+
+    def __init__(self, capacity_pages: int, config: CacheConfig | None = None) -> None:
+        config = config or CacheConfig()
+        self.page_size = config.page_size
+        self.capacity_pages = capacity_pages
+        self._pool = PagePool(capacity_pages)
+        self._index = _index_for(config)
+        self._leases: set[Lease] = set()
+        self._private = 0
+        self._evicted = 0
+
+    def match(self, namespace: Namespace, tokens: Tokens) -> Match:
+        """Find the longest prefix that is cached. Changes nothing, not even an access time."""
+        _require_int32(tokens)
+        return Match(namespace, self._index.match(namespace, tokens) * self.page_size)
+
+    def lease(self, namespace: Namespace, tokens: Tokens, limit: int | None = None) -> Lease:
+        """Pin the longest cached prefix, at most `limit` tokens of it, and mark it as used.
+
+        The lease reads these pages until it is released; it may be empty, and grows from there.
+        """
+        _require_int32(tokens)
+        lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size)
+        self._leases.add(lease)
+        return lease
+
+    def grow(self, lease: Lease, length: int) -> None:
+        """Make the lease's table cover `length` tokens with private pages; evicts just what is missing.
+
+        Raises OutOfPagesError, and changes nothing, if eviction cannot make that much room.
+        """
+        self._require_live(lease)
+        wanted = self._pages_for(length) - len(lease.table)
+        if wanted <= 0:
+            return
+        self._make_room(wanted)
+        lease.add(self._pool.alloc(wanted))
+        self._private += wanted
+
+    def commit(self, lease: Lease, tokens: Tokens) -> None:
+        """Hand the index all full pages of `tokens`: the lease's sequence so far, its KV written.
+
+        The tail that does not fill a page stays private. Where the index already held the same tokens, the
+        lease reads that copy from now on and its own is freed.
+        """
+        self._require_live(lease)
+        _require_int32(tokens)
+        if len(tokens) > lease.covered:
+            raise BooksError(f"{len(tokens)} tokens are committed to a {lease}")
+        start, end = lease.committed // self.page_size, len(tokens) // self.page_size
+        if start >= end:
+            return
+        own = lease.table[start:end]
+        kept = lease.cursor.extend(tokens[start * self.page_size : end * self.page_size], own)
+        self._private -= len(kept)
+        if kept is own or len(kept) == 0:
+            return
+        duplicates = own[kept != own]
+        lease.move(start, kept)  # before the pages are freed: a freed page may be someone else's at once
+        self._pool.free(duplicates)
+
+    def release(self, lease: Lease) -> None:
+        """Free the private pages and let go of the rest, which stays cached. Twice is as good as once."""
+        if not lease.live:
+            return
+        self._require_live(lease)
+        self._leases.remove(lease)
+        self._private -= len(lease.private)
+        self._pool.free(lease.private)
+        self._pool.free(lease.cursor.unpin())
+        lease.end()
+
+    def room(self) -> int:
+        """Tokens that could be allocated now, eviction included."""
+        return (self._pool.free_count + self._evictable()) * self.page_size
+
+    def flush(self) -> Flushed:
+        """Forget everything committed so far: none of it will match again.
+
+        What no lease reads is freed at once. Running leases keep their pages until released, and what they
+        commit from now on is not stored: it stands on KV from before the flush.
+        """
+        freed = self._index.flush()
+        self._pool.free(freed)
+        return Flushed(len(freed) * self.page_size, self._index.pages * self.page_size)
+
+    def books(self) -> Books:
+        tree = self._index.pages
+        return Books(
+            free=self._pool.free_count,
+            tree=tree,
+            leased=self._index.leased,
+            private=self._private,
+            capacity=self.capacity_pages,
+            evicted_tokens=self._evicted * self.page_size,
+            cached_tokens=tree * self.page_size,
+        )
+
+    def check(self) -> None:
+        """Prove the books by a full recount. Raises BooksError naming the page, lease or node at fault."""
+        claims = Claims(self.capacity_pages)
+        claims.claim(self._pool.free_pages, "the free pages")
+        for lease in self._leases:
+            claims.claim(lease.private, lease)
+            if not np.array_equal(lease.table[: lease.cursor.pages], lease.cursor.table()):
+                raise BooksError(f"the table of a {lease} differs from its path in the index")
+        self._index.check([lease.cursor for lease in self._leases], claims)
+        claims.settle()
+        private = sum(len(lease.private) for lease in self._leases)
+        if private != self._private:
+            raise BooksError(f"{self._private} pages are said to be private; a recount gives {private}")
+
+    def _make_room(self, wanted: int) -> None:
+        missing = wanted - self._pool.free_count
+        if missing <= 0:
+            return
+        if missing > self._evictable():
+            raise OutOfPagesError(
+                f"{wanted} pages are needed; of {self.capacity_pages}, {self._pool.free_count} are free "
+                f"and {self._evictable()} can be evicted",
+                hint="release a lease, or give the cache more pages (--kv-memory)",
+            )
+        self._pool.free(self._index.evict(missing))
+        self._evicted += missing
+
+    def _evictable(self) -> int:
+        return self._index.pages - self._index.leased
+
+    def _pages_for(self, length: int) -> int:
+        return -(-length // self.page_size)
+
+    def _require_live(self, lease: Lease) -> None:
+        if lease not in self._leases:
+            raise BooksError(f"a {lease} is used that this cache does not hold")
+
+
+def _index_for(config: CacheConfig) -> PrefixIndex:
+    if config.prefix_index == "none":
+        return NoIndex()
+    return RadixIndex(config.page_size, policy_named(config.eviction_policy))
+
+
+def _require_int32(tokens: Tokens) -> None:
+    if tokens.dtype != np.int32:
+        raise BooksError(f"tokens are {tokens.dtype}; they must be int32, or equal tokens would not match")

@@ -1,0 +1,102 @@
+"""From a JSON body to checked fields: strict types, texts that can be encoded, errors that name the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from sapwood.errors import RequestError
+
+
+def clean_text(text: str) -> str:
+    """`text` itself. Raises ValueError if it holds NUL or half of a surrogate pair: neither is text."""
+    if "\0" in text:
+        raise ValueError(f"holds a NUL character at {text.index(chr(0))}; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"holds half of a surrogate pair at {error.start}; it must be valid Unicode"
+        ) from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(clean_text)]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """Base of request bodies. No coercion: `true` is not 1, "3" is not 3. `model_extra` holds unknown fields."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, protected_namespaces=())
+
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+
+def read_json(data: bytes) -> Mapping[str, Any]:
+    """The JSON object in `data`. Raises RequestError when it is not UTF-8, not JSON or not an object."""
+    try:
+        value = json.loads(data.decode(), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise RequestError(f"the body is not UTF-8 (byte {error.start})", code="invalid_json") from None
+    except RecursionError:
+        raise RequestError("the body is nested too deeply", code="invalid_json") from None
+    except ValueError as error:
+        raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise RequestError("the body must be a JSON object", code="invalid_json")
+    return value
+
+
+def read_body(model: type[BodyT], fields: Mapping[str, Any]) -> BodyT:
+    """`fields` as `model`. Raises RequestError that names the first wrong field."""
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def at(path: str, check: Callable[[str], str], text: str) -> str:
+    """`check(text)`, its ValueError turned into a RequestError for the field at `path`."""
+    try:
+        return check(text)
+    except ValueError as error:
+        raise RequestError(f"{path!r} {error}", param=path) from None
+
+
+def shown(value: object) -> str:
+    """`value` in a few characters, for a message."""
+    if isinstance(value, dict | list) and value:
+        return f"a list of {len(value)} items" if isinstance(value, list) else "an object"
+    text = "null" if value is None else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _explain(error: ValidationError) -> RequestError:
+    first = error.errors(include_url=False)[0]
+    path = _path(first["loc"])
+    kind, value = first["type"], shown(first.get("input"))
+    if kind == "missing":
+        return RequestError(f"{path!r} is required", param=path, code="missing_required_parameter")
+    if kind == "string_unicode":
+        return RequestError(f"{path!r} holds half of a surrogate pair; it must be valid Unicode", param=path)
+    if kind == "value_error":
+        return RequestError(f"{path!r} {first['ctx']['error']}", param=path)
+    expected = first["msg"].replace("Input should be", "it must be").replace("dictionary", "object")
+    return RequestError(f"{path!r} is {value}; {expected}", param=path)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path

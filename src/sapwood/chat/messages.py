@@ -1,0 +1,43 @@
+"""The neutral model of a conversation: every dialect is parsed into it, every template rendered from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn. `parts` are its text parts in order; a plain string is one part: both give the same prompt."""
+
+    role: Role
+    parts: tuple[str, ...]
+    name: str | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The parts as one text, each on a line of its own."""
+        return "\n".join(self.parts)
+
+    def as_template_dict(self) -> dict[str, str]:
+        """The message as chat templates expect it: `role`, `content`, and the optional fields that are set."""
+        fields = {"role": self.role, "content": self.text}
+        if self.name is not None:
+            fields["name"] = self.name
+        if self.tool_call_id is not None:
+            fields["tool_call_id"] = self.tool_call_id
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages and how to end their prompt."""
+
+    messages: tuple[Message, ...]
+    add_generation_prompt: bool = True
+    """Open the assistant's turn after the last message."""
+    continue_final_message: bool = False
+    """Leave the last (assistant) message open, so that the answer goes on from its text."""

@@ -1,0 +1,364 @@
+"""OpenAI-shaped bodies of `/v1/completions` and `/v1/chat/completions` → calls in the engine's own words.
+
+Fields that change the answer and are not supported are refused; harmless ones are accepted; unknown ones are
+accepted and listed in `Options.ignored`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
+from sapwood.chat.messages import Conversation, Message, Role
+from sapwood.errors import RequestError
+from sapwood.types import SamplingParams, Scope
+
+Prompt = str | tuple[int, ...]
+"""A text still to be encoded, or token ids taken as they are."""
+
+MAX_STOPS = 4
+MAX_PROMPTS = 4096
+HARMLESS = frozenset(
+    {
+        "metadata",
+        "parallel_tool_calls",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+        "verbosity",
+    }
+)
+"""Known fields that do not change the answer of the models served here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What both routes share."""
+
+    model: str | None
+    params: SamplingParams
+    scope: Scope
+    priority: int
+    stream: bool
+    include_usage: bool
+    ignored: tuple[str, ...]
+    """Names of unknown fields in the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionCall:
+    options: Options
+    prompts: tuple[Prompt, ...]
+    echo: bool
+    add_special_tokens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    options: Options
+    conversation: Conversation
+
+
+class StreamOptions(Body):
+    include_usage: bool | None = None
+
+
+def _one_or_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Stops = Annotated[list[Text], BeforeValidator(_one_or_list), Field(max_length=MAX_STOPS)]
+
+
+class _Fields(Body):
+    model: Text | None = None
+    n: Integer | None = None
+    max_tokens: Integer | None = None
+    temperature: Annotated[Number, Field(ge=0, le=2)] | None = None
+    top_p: Number | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    min_p: Number | None = None
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    repetition_penalty: Number | None = None
+    logit_bias: dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None = None
+    seed: Integer | None = None
+    stop: Stops | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    min_tokens: Integer | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    cache_salt: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    priority: Integer | None = None
+
+
+class CompletionBody(_Fields):
+    prompt: Any
+    best_of: Integer | None = None
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
+    suffix: Any = None
+    add_special_tokens: bool | None = None
+
+
+class MessageBody(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Any = None
+    name: Text | None = None
+    tool_call_id: Text | None = None
+    tool_calls: Any = None
+    function_call: Any = None
+
+
+class ChatBody(_Fields):
+    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    max_completion_tokens: Integer | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    response_format: Any = None
+    tools: Any = None
+    tool_choice: Any = None
+    functions: Any = None
+    function_call: Any = None
+    modalities: Any = None
+    audio: Any = None
+    web_search_options: Any = None
+
+
+def parse_completion(fields: Mapping[str, Any], *, vocab_size: int) -> CompletionCall:
+    """The body of `POST /v1/completions`. Raises RequestError that names the offending field."""
+    body = read_body(CompletionBody, fields)
+    if body.suffix:
+        raise _unsupported("suffix")
+    n = 1 if body.n is None else body.n
+    if body.best_of is not None and body.best_of != n:
+        raise RequestError(
+            f"'best_of' is {body.best_of}; only best_of equal to n is supported", param="best_of"
+        )
+    max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    echo = bool(body.echo)
+    params = _params(
+        body,
+        vocab_size,
+        max_tokens=max_tokens,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.logprobs if echo else None,
+    )
+    return CompletionCall(
+        options=_options(body, params),
+        prompts=_prompts(body.prompt, vocab_size),
+        echo=echo,
+        add_special_tokens=body.add_special_tokens is not False,
+    )
+
+
+def parse_chat(fields: Mapping[str, Any], *, vocab_size: int) -> ChatCall:
+    """The body of `POST /v1/chat/completions`. Raises RequestError that names the offending field."""
+    body = read_body(ChatBody, fields)
+    _refuse_unsupported(body)
+    if body.top_logprobs is not None and not body.logprobs:
+        raise RequestError("'top_logprobs' needs 'logprobs' to be true", param="top_logprobs")
+    limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    params = _params(body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None)
+    return ChatCall(options=_options(body, params), conversation=_conversation(body))
+
+
+def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
+    """Only the conversation of a chat body, for `/tokenize`. Raises RequestError that names the wrong field."""
+    body = read_body(ChatBody, fields)
+    _refuse_unsupported(body)
+    return _conversation(body)
+
+
+def parse_prompt(value: object, path: str, vocab_size: int) -> Prompt:
+    """One prompt: a text, or a list of token ids. Raises RequestError."""
+    if isinstance(value, str):
+        return at(path, clean_text, value)
+    if not isinstance(value, list):
+        raise RequestError(
+            f"{path!r} is {shown(value)}; it must be a string or a list of token ids", param=path
+        )
+    if not value:
+        raise RequestError(f"{path!r} is empty; it must hold at least one token", param=path)
+    return check_tokens(value, path, vocab_size)
+
+
+def check_tokens(values: list[Any], path: str, vocab_size: int) -> tuple[int, ...]:
+    """`values` if all are token ids of the vocabulary. Raises RequestError naming the first that is not."""
+    for i, value in enumerate(values):
+        if type(value) is not int or not 0 <= value < vocab_size:
+            raise RequestError(
+                f"'{path}[{i}]' is {shown(value)}; it must be a token id from 0 to {vocab_size - 1}",
+                param=f"{path}[{i}]",
+            )
+    return tuple(values)
+
+
+def _prompts(value: object, vocab_size: int) -> tuple[Prompt, ...]:
+    if not isinstance(value, list) or (value and type(value[0]) in (int, float, bool)):
+        return (parse_prompt(value, "prompt", vocab_size),)
+    if not 1 <= len(value) <= MAX_PROMPTS:
+        raise RequestError(
+            f"'prompt' holds {len(value)} prompts; it must be 1 to {MAX_PROMPTS}", param="prompt"
+        )
+    return tuple(parse_prompt(item, f"prompt[{i}]", vocab_size) for i, item in enumerate(value))
+
+
+def _params(
+    body: _Fields,
+    vocab_size: int,
+    *,
+    max_tokens: int | None,
+    logprobs: int | None,
+    prompt_logprobs: int | None,
+) -> SamplingParams:
+    given = {
+        "temperature": body.temperature,
+        "top_k": None if body.top_k is None else min(max(body.top_k, 0), vocab_size),
+        "top_p": body.top_p,
+        "min_p": body.min_p,
+        "repetition_penalty": body.repetition_penalty,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "seed": None if body.seed is None else body.seed % 2**64,
+        "n": body.n,
+        "stop": None if body.stop is None else tuple(body.stop),
+        "stop_token_ids": None
+        if body.stop_token_ids is None
+        else check_tokens(body.stop_token_ids, "stop_token_ids", vocab_size),
+        "logit_bias": None if body.logit_bias is None else _logit_bias(body.logit_bias, vocab_size),
+        "ignore_eos": body.ignore_eos,
+        "min_tokens": body.min_tokens,
+    }
+    if max_tokens is not None and (body.min_tokens or 0) > max_tokens >= 0:
+        raise RequestError(
+            f"'min_tokens' is {body.min_tokens}; it must be at most max_tokens ({max_tokens})",
+            param="min_tokens",
+        )
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return SamplingParams(
+        max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs, **settings
+    )
+
+
+def _logit_bias(biases: Mapping[str, float], vocab_size: int) -> dict[int, float]:
+    checked: dict[int, float] = {}
+    for key, bias in biases.items():
+        if not (key.isascii() and key.isdigit() and len(key) < 12 and int(key) < vocab_size):
+            raise RequestError(
+                f"'logit_bias' has the key {shown(key)}; it must be a token id from 0 to {vocab_size - 1}",
+                param="logit_bias",
+            )
+        checked[int(key)] = bias
+    return checked
+
+
+def _options(body: _Fields, params: SamplingParams) -> Options:
+    unknown = sorted(set(body.model_extra or ()) - HARMLESS)
+    stream = bool(body.stream)
+    if body.stream_options is not None and not stream:
+        raise RequestError("'stream_options' needs 'stream' to be true", param="stream_options")
+    return Options(
+        model=body.model,
+        params=params,
+        scope=Scope(salt=body.cache_salt or ""),
+        priority=body.priority or 0,
+        stream=stream,
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+        ignored=tuple(unknown),
+    )
+
+
+def _refuse_unsupported(body: ChatBody) -> None:
+    asked = {
+        "tools": body.tools,
+        "functions": body.functions,
+        "tool_choice": body.tool_choice not in (None, "none", "auto"),
+        "function_call": body.function_call not in (None, "none", "auto"),
+        "audio": body.audio,
+        "web_search_options": body.web_search_options is not None,
+        "modalities": body.modalities not in (None, ["text"]),
+        "response_format": body.response_format not in (None, {"type": "text"}),
+    }
+    for name, value in asked.items():
+        if value:
+            raise _unsupported(name)
+
+
+def _conversation(body: ChatBody) -> Conversation:
+    messages = tuple(_message(message, f"messages[{i}]") for i, message in enumerate(body.messages))
+    goes_on = bool(body.continue_final_message)
+    if goes_on and messages[-1].role != "assistant":
+        raise RequestError(
+            "'continue_final_message' needs the last message to be the assistant's",
+            param="continue_final_message",
+        )
+    if goes_on and body.add_generation_prompt:
+        raise RequestError(
+            "'add_generation_prompt' and 'continue_final_message' exclude each other",
+            param="continue_final_message",
+        )
+    return Conversation(
+        messages=messages,
+        add_generation_prompt=body.add_generation_prompt is not False and not goes_on,
+        continue_final_message=goes_on,
+    )
+
+
+def _message(body: MessageBody, path: str) -> Message:
+    for name in ("tool_calls", "function_call"):
+        if getattr(body, name):
+            raise _unsupported(f"{path}.{name}")
+    role: Role = body.role
+    return Message(
+        role, _parts(body.content, f"{path}.content"), name=body.name, tool_call_id=body.tool_call_id
+    )
+
+
+def _parts(content: object, path: str) -> tuple[str, ...]:
+    if isinstance(content, str):
+        return (at(path, clean_text, content),)
+    if content is None:
+        raise RequestError(f"{path!r} is required", param=path, code="missing_required_parameter")
+    if not isinstance(content, list) or not content:
+        raise RequestError(
+            f"{path!r} is {shown(content)}; it must be a string or a list of text parts", param=path
+        )
+    return tuple(_part(part, f"{path}[{i}]") for i, part in enumerate(content))
+
+
+def _part(part: object, path: str) -> str:
+    if not isinstance(part, dict):
+        raise RequestError(
+            f"{path!r} is {shown(part)}; it must be an object with 'type' and 'text'", param=path
+        )
+    if part.get("type") != "text":
+        raise RequestError(
+            f"'{path}.type' is {shown(part.get('type'))}; only text parts are supported", param=f"{path}.type"
+        )
+    text = part.get("text")
+    if not isinstance(text, str):
+        raise RequestError(f"'{path}.text' is {shown(text)}; it must be a string", param=f"{path}.text")
+    return at(f"{path}.text", clean_text, text)
+
+
+def _unsupported(path: str) -> RequestError:
+    return RequestError(
+        f"{path!r} is not supported yet; leave it out rather than have it ignored",
+        param=path,
+        code="unsupported_parameter",
+    )

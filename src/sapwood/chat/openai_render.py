@@ -1,0 +1,290 @@
+"""Engine events → the JSON of `/v1/completions` and `/v1/chat/completions`, in one piece or in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sapwood.types import Delta, Event, FinishReason, PromptScored, Started, TokenLogprob, Usage
+
+Json = dict[str, Any]
+
+LOGPROB_FLOOR = -9999.0
+"""Stands for "practically impossible": JSON has no infinity."""
+
+
+class TokenNames(Protocol):
+    """What rendering asks of a tokenizer."""
+
+    def token_text(self, token: int, /) -> str: ...
+    def token_bytes(self, token: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The fields that every object of one answer repeats. `created` is seconds since 1970."""
+
+    id: str
+    created: int
+    model: str
+    fingerprint: str
+
+    def json(self, kind: str) -> Json:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A prompt to repeat at the start of its answers."""
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+class Render(Protocol):
+    """Folds the events of one call. `prompt` is the index of the prompt that an event belongs to."""
+
+    def feed(self, prompt: int, event: Event) -> list[Json]:
+        """The chunks to send now (none when the answer goes out in one piece)."""
+        ...
+
+    def end(self, usages: Sequence[Usage]) -> list[Json]:
+        """What is left to send when every prompt has finished; `usages` has one entry per prompt."""
+        ...
+
+
+def usage_json(usages: Sequence[Usage]) -> Json:
+    """The `usage` object, physical: cached tokens are those not computed. A prompt counts once, whatever n is."""
+    prompt = sum(usage.prompt_tokens for usage in usages)
+    completion = sum(usage.completion_tokens for usage in usages)
+    reused = sum(usage.reused for usage in usages)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": reused},
+        "prompt_cache_hit_tokens": reused,
+        "prompt_cache_miss_tokens": prompt - reused,
+    }
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One choice as it grows."""
+
+    text: str = ""
+    logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    finish: FinishReason | None = None
+
+    def add(self, delta: Delta) -> None:
+        self.text += delta.text
+        self.tokens.extend(delta.token_ids)
+        self.logprobs.extend(delta.logprobs)
+        self.finish = delta.finish or self.finish
+
+
+class ChatAnswer:
+    """A chat answer in one piece."""
+
+    def __init__(self, head: Head, names: TokenNames, *, n: int, logprobs: bool) -> None:
+        self._head, self._names, self._logprobs = head, names, logprobs
+        self._answers = [_Answer() for _ in range(n)]
+
+    def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a chat has one prompt)
+        if isinstance(event, Delta):
+            self._answers[event.sample].add(event)
+        return []
+
+    def end(self, usages: Sequence[Usage]) -> list[Json]:
+        choices = [self._choice(index, answer) for index, answer in enumerate(self._answers)]
+        return [{**self._head.json("chat.completion"), "choices": choices, "usage": usage_json(usages)}]
+
+    def _choice(self, index: int, answer: _Answer) -> Json:
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": answer.text, "refusal": None},
+            "logprobs": chat_logprobs(answer.logprobs, self._names) if self._logprobs else None,
+            "finish_reason": answer.finish,
+        }
+
+
+class ChatStream:
+    """A chat answer in chunks: the role first, then text, then why it ended, then (if asked for) usage."""
+
+    def __init__(self, head: Head, names: TokenNames, *, n: int, logprobs: bool, include_usage: bool) -> None:
+        self._head, self._names, self._n = head, names, n
+        self._logprobs, self._include_usage = logprobs, include_usage
+
+    def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a chat has one prompt)
+        if isinstance(event, Started):
+            return [self._chunk(i, {"role": "assistant", "content": ""}) for i in range(self._n)]
+        if not isinstance(event, Delta):
+            return []
+        chunks = []
+        if event.text or (self._logprobs and event.logprobs):
+            logprobs = chat_logprobs(event.logprobs, self._names) if self._logprobs else None
+            chunks.append(self._chunk(event.sample, {"content": event.text}, logprobs=logprobs))
+        if event.finish is not None:
+            chunks.append(self._chunk(event.sample, {}, finish=event.finish))
+        return chunks
+
+    def end(self, usages: Sequence[Usage]) -> list[Json]:
+        if not self._include_usage:
+            return []
+        return [{**self._head.json("chat.completion.chunk"), "choices": [], "usage": usage_json(usages)}]
+
+    def _chunk(
+        self, index: int, delta: Json, *, logprobs: Json | None = None, finish: FinishReason | None = None
+    ) -> Json:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        chunk = {**self._head.json("chat.completion.chunk"), "choices": [choice]}
+        return {**chunk, "usage": None} if self._include_usage else chunk
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionShape:
+    """What a completion call asked for. `prompts` holds each prompt's text and tokens, echoed or not."""
+
+    prompts: tuple[Echo, ...]
+    n: int
+    echo: bool
+    logprobs: bool
+    include_usage: bool = False
+
+
+class CompletionAnswer:
+    """A completion in one piece: choice `prompt·n + sample` for every prompt and sample."""
+
+    def __init__(self, head: Head, names: TokenNames, shape: CompletionShape) -> None:
+        self._head, self._names, self._shape = head, names, shape
+        self._answers = [_Answer() for _ in range(len(shape.prompts) * shape.n)]
+        self._scores: dict[int, tuple[TokenLogprob | None, ...]] = {}
+
+    def feed(self, prompt: int, event: Event) -> list[Json]:
+        if isinstance(event, Delta):
+            self._answers[prompt * self._shape.n + event.sample].add(event)
+        elif isinstance(event, PromptScored):
+            self._scores[prompt] = event.logprobs
+        return []
+
+    def end(self, usages: Sequence[Usage]) -> list[Json]:
+        choices = [self._choice(index, answer) for index, answer in enumerate(self._answers)]
+        return [{**self._head.json("text_completion"), "choices": choices, "usage": usage_json(usages)}]
+
+    def _choice(self, index: int, answer: _Answer) -> Json:
+        prompt = index // self._shape.n
+        source = self._shape.prompts[prompt]
+        text, tokens, logprobs = answer.text, answer.tokens, answer.logprobs
+        offsets = Offsets(self._names, 0 if self._shape.echo else len(source.text))
+        if self._shape.echo:
+            text, tokens = source.text + text, [*source.tokens, *tokens]
+            logprobs = [*self._scores.get(prompt, ()), *logprobs]
+        listed = completion_logprobs(tokens, logprobs, self._names, offsets) if self._shape.logprobs else None
+        return {"index": index, "text": text, "logprobs": listed, "finish_reason": answer.finish}
+
+
+class CompletionStream:
+    """A completion in chunks; an echoed prompt is the first chunk of each of its choices."""
+
+    def __init__(self, head: Head, names: TokenNames, shape: CompletionShape) -> None:
+        self._head, self._names, self._shape = head, names, shape
+        self._offsets = [
+            Offsets(names, 0 if shape.echo else len(shape.prompts[index // shape.n].text))
+            for index in range(len(shape.prompts) * shape.n)
+        ]
+
+    def feed(self, prompt: int, event: Event) -> list[Json]:
+        first = prompt * self._shape.n
+        if isinstance(event, Delta):
+            index = first + event.sample
+            if not (event.text or event.finish or (self._shape.logprobs and event.logprobs)):
+                return []
+            logprobs = self._listed(index, event.token_ids, event.logprobs)
+            return [self._chunk(index, event.text, logprobs, event.finish)]
+        # With logprobs the prompt's text waits for its scores; without, it can go out at once.
+        if self._shape.echo and isinstance(event, PromptScored if self._shape.logprobs else Started):
+            scores = event.logprobs if isinstance(event, PromptScored) else ()
+            source = self._shape.prompts[prompt]
+            return [
+                self._chunk(index, source.text, self._listed(index, source.tokens, scores), None)
+                for index in range(first, first + self._shape.n)
+            ]
+        return []
+
+    def end(self, usages: Sequence[Usage]) -> list[Json]:
+        if not self._shape.include_usage:
+            return []
+        return [{**self._head.json("text_completion"), "choices": [], "usage": usage_json(usages)}]
+
+    def _listed(
+        self, index: int, tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None]
+    ) -> Json | None:
+        if not self._shape.logprobs:
+            return None
+        return completion_logprobs(tokens, logprobs, self._names, self._offsets[index])
+
+    def _chunk(self, index: int, text: str, logprobs: Json | None, finish: FinishReason | None) -> Json:
+        choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish}
+        chunk = {**self._head.json("text_completion"), "choices": [choice]}
+        return {**chunk, "usage": None} if self._shape.include_usage else chunk
+
+
+class Offsets:
+    """Where each next token starts, in characters. One inside a character starts where that character ends."""
+
+    def __init__(self, names: TokenNames, start: int) -> None:
+        self._names, self._next = names, start
+
+    def take(self, token: int) -> int:
+        """The offset of `token`, which comes next."""
+        offset = self._next
+        # Every byte but a continuation byte begins a character.
+        self._next += sum(byte & 0xC0 != 0x80 for byte in self._names.token_bytes(token))
+        return offset
+
+
+def chat_logprobs(logprobs: Sequence[TokenLogprob | None], names: TokenNames) -> Json:
+    """`choices[].logprobs` of a chat answer."""
+
+    def entry(token: int, logprob: float) -> Json:
+        return {
+            "token": names.token_text(token),
+            "logprob": max(logprob, LOGPROB_FLOOR),
+            "bytes": list(names.token_bytes(token)),
+        }
+
+    content = [
+        {**entry(item.token, item.logprob), "top_logprobs": [entry(*pair) for pair in item.top]}
+        for item in logprobs
+        if item is not None
+    ]
+    return {"content": content, "refusal": None}
+
+
+def completion_logprobs(
+    tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None], names: TokenNames, offsets: Offsets
+) -> Json:
+    """`choices[].logprobs` of a completion: lists as long as `tokens`, null where nothing comes before."""
+    return {
+        "tokens": [names.token_text(token) for token in tokens],
+        "token_logprobs": [None if item is None else max(item.logprob, LOGPROB_FLOOR) for item in logprobs],
+        "top_logprobs": [None if item is None else _top(item, names) for item in logprobs],
+        "text_offset": [offsets.take(token) for token in tokens],
+    }
+
+
+def _top(item: TokenLogprob, names: TokenNames) -> Mapping[str, float]:
+    entries: dict[str, float] = {}
+    for token, logprob in item.top:
+        entries.setdefault(names.token_text(token), max(logprob, LOGPROB_FLOOR))
+    # Two tokens can have one text: the drawn one must be found under it, with its very own float.
+    entries[names.token_text(item.token)] = max(item.logprob, LOGPROB_FLOOR)
+    return entries

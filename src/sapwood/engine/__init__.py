@@ -1,0 +1,21 @@
+"""From requests to events: the loop that schedules, runs and applies steps."""
+
+from __future__ import annotations
+
+from sapwood.engine.answer import Detok, Detokenizer
+from sapwood.engine.engine import Engine
+from sapwood.engine.limits import Limits, ModelFacts
+from sapwood.engine.loop import EngineLoop
+from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts
+
+__all__ = [
+    "Detok",
+    "Detokenizer",
+    "Engine",
+    "EngineLoop",
+    "EngineStats",
+    "HistogramSnapshot",
+    "Limits",
+    "ModelFacts",
+    "PageCounts",
+]

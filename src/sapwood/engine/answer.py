@@ -1,0 +1,99 @@
+"""A request on its way to being answered: its samples, their text, and when each of them ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sapwood.engine.stops import Cut, StopMatcher
+from sapwood.sched import Sequence
+from sapwood.types import Delta, FinishReason, Request, TokenLogprob, Usage
+
+
+class Detok(Protocol):
+    """Turns tokens into text, one by one; never half a character, and never takes text back."""
+
+    def add(self, token: int) -> str: ...
+
+    def flush(self) -> str:
+        """What is left when no token will follow."""
+        ...
+
+
+Detokenizer = Callable[[tuple[int, ...]], Detok]
+"""Makes a Detok for the tokens that follow a prompt."""
+
+
+class Sample:
+    """One sample's output: decodes its tokens, holds back possible stop strings, and knows when it is over."""
+
+    def __init__(self, sequence: Sequence, detok: Detok) -> None:
+        self.sequence = sequence
+        self.finish: FinishReason | None = None
+        self.last_token_at: float | None = None
+        self._detok = detok
+        self._stops = StopMatcher(sequence.request.params.stop)
+
+    def take(self, drawn: TokenLogprob) -> Delta:
+        """Add a token that the sequence already holds. An end token is reported and counted, but gives no text."""
+        if drawn.token in self.sequence.end_tokens:
+            return self._delta(self._rest().text, drawn, "stop")
+        cut = self._search(self._detok.add(drawn.token))
+        if cut.stop is not None:
+            return self._delta(cut.text, drawn, "stop")
+        if self.sequence.draws:
+            return self._delta(cut.text, drawn, None)
+        rest = self._rest()
+        return self._delta(cut.text + rest.text, drawn, "stop" if rest.stop is not None else "length")
+
+    def end(self, finish: FinishReason) -> Delta:
+        """Stop without another token."""
+        return self._delta(self._rest().text, None, finish)
+
+    def _search(self, text: str) -> Cut:
+        if self.sequence.generated < self.sequence.request.params.min_tokens:
+            return Cut(text)
+        return self._stops.feed(text)
+
+    def _rest(self) -> Cut:
+        """Everything held back, up to a stop string that it may complete after all."""
+        cut = self._search(self._detok.flush())
+        return cut if cut.stop is not None else Cut(cut.text + self._stops.flush())
+
+    def _delta(self, text: str, drawn: TokenLogprob | None, finish: FinishReason | None) -> Delta:
+        self.finish = finish
+        request = self.sequence.request
+        with_logprobs = drawn is not None and request.params.logprobs is not None
+        return Delta(
+            request_id=request.id,
+            sample=self.sequence.sample,
+            text=text,
+            token_ids=() if drawn is None else (drawn.token,),
+            logprobs=(drawn,) if with_logprobs and drawn is not None else (),
+            finish=finish,
+        )
+
+
+class Answer:
+    """All samples of one request. `held` are those that wait until the first has read the prompt for them."""
+
+    def __init__(self, request: Request, samples: tuple[Sample, ...], added_at: float) -> None:
+        self.request = request
+        self.samples = samples
+        self.added_at = added_at
+        self.held = list(samples[1:])
+        self.scored = False
+
+    @property
+    def live(self) -> list[Sample]:
+        return [sample for sample in self.samples if sample.finish is None]
+
+    @property
+    def usage(self) -> Usage:
+        """Reuse is the first sample's; the others read the prompt that it just read."""
+        reuse = self.samples[0].sequence.reuse
+        prompt_tokens = len(self.request.prompt)
+        completion_tokens = sum(sample.sequence.generated for sample in self.samples)
+        if reuse is None:
+            return Usage(prompt_tokens, 0, {"not_read": prompt_tokens}, completion_tokens)
+        return Usage(prompt_tokens, reuse.reused, dict(reuse.missed), completion_tokens)

@@ -1,0 +1,273 @@
+"""From requests to events: the synchronous core. Read this first.
+
+    add(request) ──► Answer with n Samples ──► Sequences ──► Scheduler
+    step:  schedule() → StepPlan    run(plan) → StepResult    apply(result) → events
+
+One thread calls everything here, between steps. The clock is an argument. A request ends in exactly one `Finished`,
+whatever happens: its samples are done, it was aborted, or it failed, and a failure stops no other request.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sapwood.cache import Flushed, Namespace, PrefixCache
+from sapwood.config import SchedulerConfig
+from sapwood.engine.answer import Answer, Detokenizer, Sample
+from sapwood.engine.limits import Limits, ModelFacts
+from sapwood.engine.stats import EngineStats, PageCounts, Tally
+from sapwood.errors import RequestError
+from sapwood.plan import Runner, SequenceResult, StepPlan, StepResult
+from sapwood.sched import Outcome, Refused, Scheduler, Sequence
+from sapwood.types import Event, Finished, PromptScored, Request, SeqId, Started
+
+_log = logging.getLogger("sapwood.engine")
+
+
+def _any_seed() -> int:
+    return secrets.randbits(63)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A step about to run; no plan means that nothing is to be computed."""
+
+    plan: StepPlan | None
+    events: list[Event]
+
+
+class Engine:
+    """Drives scheduler, runner and cache.
+
+    Args:
+        reuse: False when the cache was built without an index (`prefix_index="none"`).
+        paranoid: prove the cache's books after every step.
+        pick_seed: seeds for requests that bring none.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        cache: PrefixCache,
+        config: SchedulerConfig,
+        model: ModelFacts,
+        detokenizer: Detokenizer,
+        *,
+        reuse: bool = True,
+        paranoid: bool = False,
+        pick_seed: Callable[[], int] = _any_seed,
+    ) -> None:
+        self.cache = cache
+        self.model = model
+        self.limits = Limits(
+            context=min(model.context, config.max_context or model.context),
+            pool=cache.capacity_pages * cache.page_size,
+            vocab_size=model.vocab_size,
+        )
+        self.tally = Tally()
+        self._runner = runner
+        self._scheduler = Scheduler(cache, config, reuse=reuse)
+        self._detokenizer = detokenizer
+        self._paranoid = paranoid
+        self._pick_seed = pick_seed
+        self._answers: dict[str, Answer] = {}
+        self._samples: dict[SeqId, Sample] = {}
+        self._next_seq = 0
+        self._next_arrival = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is unfinished."""
+        return bool(self._answers)
+
+    @property
+    def request_ids(self) -> tuple[str, ...]:
+        """The unfinished requests, oldest first."""
+        return tuple(self._answers)
+
+    # ---- between steps -----------------------------------------------------------------------------------------
+
+    def add(self, request: Request, now: float) -> None:
+        """Queue a request. Raises RequestError (ContextLengthError when it is too long); then nothing changed."""
+        max_len = self.limits.check(request)
+        if request.id in self._answers:
+            raise RequestError(
+                f"a request with id {request.id!r} is still being served; ids must be unique", param="id"
+            )
+        answer = Answer(request, self._new_samples(request, max_len), now)
+        self._next_arrival += 1
+        self._answers[request.id] = answer
+        self._samples.update((sample.sequence.id, sample) for sample in answer.samples)
+        self._scheduler.add(answer.samples[0].sequence, now)
+
+    def abort(self, request_id: str) -> list[Event]:
+        """End a request in whatever state it is: its last events, or none if it is over or was never here."""
+        answer = self._answers.get(request_id)
+        if answer is None:
+            return []
+        self.tally.aborts += 1
+        events: list[Event] = [sample.end("abort") for sample in self._stop_samples(answer)]
+        return [*events, self._close(answer)]
+
+    def flush(self) -> Flushed:
+        """Forget all prefixes. Running requests finish; nothing computed before this call matches after it."""
+        return self.cache.flush()
+
+    def stats(self) -> EngineStats:
+        books = self.cache.books()
+        running = sum(any(self._is_running(s) for s in answer.live) for answer in self._answers.values())
+        return self.tally.snapshot(
+            pages=PageCounts(books.free, books.evictable, books.leased, books.private),
+            running=running,
+            waiting=len(self._answers) - running,
+            preemptions=self._scheduler.preemptions,
+            evicted_tokens=books.evicted_tokens,
+        )
+
+    # ---- a step ------------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> list[Event]:
+        """All three verbs of one step."""
+        scheduled = self.schedule(now)
+        if scheduled.plan is None:
+            return scheduled.events
+        return scheduled.events + self.apply(self.run(scheduled.plan), now)
+
+    def schedule(self, now: float) -> Scheduled:
+        """Decide what to compute. With a plan, `run` and `apply` must follow before anything else."""
+        plan = self._scheduler.schedule(now)
+        events: list[Event] = []
+        for notice in self._scheduler.take_notices():
+            sample = self._samples[notice.sequence.id]
+            if isinstance(notice, Refused):
+                events += self._fail(sample, notice.reason)
+            elif sample.sequence.sample == 0:
+                events.append(self._start(sample, now))
+        return Scheduled(plan, events)
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Let the runner run. If it raises, every sequence of this step has failed, and only those."""
+        try:
+            return self._runner.run(plan)
+        except Exception as error:
+            _log.exception("step %d failed", plan.step)
+            reason = (
+                f"the model failed: {error}" if str(error) else f"the model failed: {type(error).__name__}"
+            )
+            return StepResult(plan.step, tuple(SequenceResult(work.seq, error=reason) for work in plan.works))
+
+    def apply(self, result: StepResult, now: float) -> list[Event]:
+        """Take in a step's result; `now` is the time at which its tokens exist."""
+        events: list[Event] = []
+        for outcome in self._scheduler.apply(result):
+            events += self._apply_one(outcome, now)
+        self.tally.steps += 1
+        if self._paranoid:
+            self.cache.check()
+        return events
+
+    def _apply_one(self, outcome: Outcome, now: float) -> list[Event]:
+        sample = self._samples.get(outcome.sequence.id)
+        if sample is None:
+            return []  # A sibling failed in this very step, and the request with it.
+        if outcome.error is not None:
+            return self._fail(sample, outcome.error)
+        answer = self._answers[sample.sequence.request.id]
+        self.tally.computed_tokens += outcome.computed
+        events: list[Event] = []
+        if outcome.prompt_done:
+            events += self._prompt_done(answer, sample, now)
+        if outcome.drawn is not None:
+            self._time_token(answer, sample, now)
+            try:
+                events.append(sample.take(outcome.drawn))
+            except Exception as error:
+                _log.exception(
+                    "request %s: its token %d could not be decoded", answer.request.id, outcome.drawn.token
+                )
+                return [*events, *self._fail(sample, f"its output could not be decoded: {error}")]
+        elif outcome.prompt_done and not sample.sequence.draws:
+            events.append(sample.end("length"))
+        if sample.finish is not None:
+            self._scheduler.finish(sample.sequence.id)
+            del self._samples[sample.sequence.id]
+            if not answer.live:
+                self.tally.finished += 1
+                events.append(self._close(answer))
+        return events
+
+    # ---- a request's life --------------------------------------------------------------------------------------
+
+    def _new_samples(self, request: Request, max_len: int) -> tuple[Sample, ...]:
+        params, scope = request.params, request.scope
+        namespace = Namespace(self.model.fingerprint, scope.adapter, scope.tenant, scope.salt)
+        seed = self._pick_seed() if params.seed is None else params.seed
+        end_tokens = tuple(
+            dict.fromkeys(params.stop_token_ids + (() if params.ignore_eos else self.model.eos))
+        )
+        sequences = [
+            Sequence(
+                self._new_seq_id(),
+                request,
+                namespace,
+                arrival=self._next_arrival,
+                max_len=max_len,
+                sample=sample,
+                seed=seed,
+                end_tokens=end_tokens,
+            )
+            for sample in range(params.n)
+        ]
+        return tuple(Sample(sequence, self._detokenizer(request.prompt)) for sequence in sequences)
+
+    def _new_seq_id(self) -> SeqId:
+        self._next_seq += 1
+        return SeqId(self._next_seq)
+
+    def _start(self, sample: Sample, now: float) -> Started:
+        answer = self._answers[sample.sequence.request.id]
+        self.tally.count_prompt(answer.usage)
+        self.tally.queue.observe(now - answer.added_at)
+        return Started(answer.request.id, answer.usage)
+
+    def _prompt_done(self, answer: Answer, sample: Sample, now: float) -> list[Event]:
+        """The prompt is read: its scores are complete, and the other samples can start from its pages."""
+        for held in answer.held:
+            self._scheduler.add(held.sequence, now)
+        answer.held.clear()
+        if answer.request.params.prompt_logprobs is None or answer.scored or sample.sequence.sample != 0:
+            return []
+        answer.scored = True
+        return [PromptScored(answer.request.id, (None, *sample.sequence.scores))]
+
+    def _time_token(self, answer: Answer, sample: Sample, now: float) -> None:
+        self.tally.generated_tokens += 1
+        if sample.last_token_at is not None:
+            self.tally.inter_token.observe(now - sample.last_token_at)
+        elif sample.sequence.sample == 0:
+            self.tally.time_to_first_token.observe(now - answer.added_at)
+        sample.last_token_at = now
+
+    def _fail(self, sample: Sample, reason: str) -> list[Event]:
+        """One sample's failure ends its request."""
+        answer = self._answers[sample.sequence.request.id]
+        self.tally.failures += 1
+        self._stop_samples(answer)
+        return [self._close(answer, reason)]
+
+    def _stop_samples(self, answer: Answer) -> list[Sample]:
+        live = answer.live
+        for sample in live:
+            self._scheduler.abort(sample.sequence.id)
+            self._samples.pop(sample.sequence.id, None)
+        return live
+
+    def _close(self, answer: Answer, error: str | None = None) -> Finished:
+        del self._answers[answer.request.id]
+        return Finished(answer.request.id, answer.usage, error)
+
+    def _is_running(self, sample: Sample) -> bool:
+        return self._scheduler.is_running(sample.sequence.id)

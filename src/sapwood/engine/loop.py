@@ -1,0 +1,312 @@
+"""The engine's thread, and how others reach it: commands go in through one queue, events come out in mailboxes.
+
+The thread alone touches the engine. It reads commands between steps, so a request joins, leaves or flushes within
+one step's time. Nobody waits for ever: when the thread ends, for whatever reason, everyone still waiting gets an
+UnavailableError. The clock of the whole engine is read here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sapwood.cache import Flushed
+from sapwood.engine.engine import Engine
+from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
+from sapwood.engine.stats import EngineStats
+from sapwood.errors import RequestError, SapwoodError, UnavailableError
+from sapwood.types import Event, Finished, Request
+
+_log = logging.getLogger("sapwood.engine")
+_T = TypeVar("_T")
+
+_STALLED_SECONDS = 0.05
+"""How long to wait for a command when requests are there but none of them can be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    request: Request
+    mailbox: Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    request_id: str
+    mailbox: Mailbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: Callable[[Engine], Any]
+    answer: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    drain: float
+
+
+_Command = _Add | _Abort | _Call | _Stop
+
+
+class EngineLoop:
+    """Runs an Engine in a thread of its own. Every public method may be called from any thread.
+
+    `clock` gives seconds that only rise.
+    """
+
+    def __init__(self, engine: Engine, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._door = threading.Lock()
+        self._closed: UnavailableError | None = None
+        self._dead = False
+        self._deadline: float | None = None
+        self._stats = engine.stats()
+        self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
+
+    def start(self) -> EngineLoop:
+        self._thread.start()
+        return self
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are being served; false once it was stopped or has died."""
+        return self._thread.is_alive() and not self._dead
+
+    @property
+    def accepting(self) -> bool:
+        """Whether a new request would be taken; false from the call to `shutdown` on."""
+        return self.alive and self._closed is None
+
+    def check(self, request: Request) -> None:
+        """What `generate` would refuse: raises RequestError or UnavailableError. Never waits."""
+        self._engine.limits.check(request)
+        if self._closed is not None:
+            raise _again(self._closed)
+
+    def stats(self) -> EngineStats:
+        """As of the end of the last step. Never waits."""
+        return self._stats
+
+    async def generate(self, request: Request) -> AsyncIterator[Event]:
+        """The request's events up to its `Finished`. Closing the iterator or cancelling its task aborts the request.
+
+        Raises RequestError if it cannot be served, UnavailableError if the engine is stopping or died.
+        """
+        mailbox = AsyncMailbox()
+        self._submit(request, mailbox)
+        over = False
+        try:
+            while not over:
+                for event in await mailbox.get():
+                    over = isinstance(event, Finished)
+                    yield event
+        except SapwoodError:
+            over = True
+            raise
+        finally:
+            if not over:
+                self._cancel(request, mailbox)
+
+    def generate_blocking(self, request: Request) -> Iterator[Event]:
+        """The same for a caller without an event loop; closing the iterator aborts the request."""
+        mailbox = BlockingMailbox()
+        self._submit(request, mailbox)
+        over = False
+        try:
+            while not over:
+                for event in mailbox.get():
+                    over = isinstance(event, Finished)
+                    yield event
+        except SapwoodError:
+            over = True
+            raise
+        finally:
+            if not over:
+                self._cancel(request, mailbox)
+
+    def call(self, function: Callable[[Engine], _T]) -> Future[_T]:
+        """Run a function of the engine in its thread, between two steps. Raises UnavailableError if it is gone."""
+        answer: Future[_T] = Future()
+        self._send(_Call(function, answer))
+        return answer
+
+    async def flush(self) -> Flushed:
+        return await asyncio.wrap_future(self.call(Engine.flush))
+
+    def flush_blocking(self) -> Flushed:
+        return self.call(Engine.flush).result()
+
+    def shutdown(self, drain: float = 0.0) -> None:
+        """Take no more requests, give those that run `drain` seconds to end, stop the rest, and join the thread.
+
+        Those that are stopped get an UnavailableError. Blocks; a second call waits for the first.
+        """
+        with self._door:
+            if self._closed is None:
+                self._closed = UnavailableError("the engine is stopping; it takes no new requests")
+                self._commands.put(_Stop(drain))
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # ---- callers' side -----------------------------------------------------------------------------------------
+
+    def _submit(self, request: Request, mailbox: Mailbox) -> None:
+        self._engine.limits.check(request)  # At once, not only after the running step.
+        self._send(_Add(request, mailbox))
+
+    def _send(self, command: _Command) -> None:
+        with self._door:
+            if self._closed is not None:
+                raise _again(self._closed)
+            self._commands.put(command)
+
+    def _cancel(self, request: Request, mailbox: Mailbox) -> None:
+        with self._door:
+            if not self._dead:
+                self._commands.put(_Abort(request.id, mailbox))
+
+    # ---- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        reason = UnavailableError("the engine has stopped")
+        try:
+            while not self._must_stop():
+                stalled = not self._step()
+                self._stats = self._engine.stats()
+                self._obey(stalled)
+        except BaseException as error:
+            _log.critical("the engine thread died", exc_info=error)
+            reason = UnavailableError(
+                f"the engine died: {type(error).__name__}: {error}",
+                hint="restart the server; its log has the trace",
+            )
+        finally:
+            self._close(reason)
+
+    def _must_stop(self) -> bool:
+        return self._deadline is not None and (not self._engine.busy or self._clock() >= self._deadline)
+
+    def _step(self) -> bool:
+        """One step, if there is anything to do. False when nothing came of it."""
+        if not self._engine.busy:
+            return False
+        began = self._clock()
+        scheduled = self._engine.schedule(began)
+        self._deliver(scheduled.events)
+        if scheduled.plan is None:
+            return bool(scheduled.events)
+        planned = self._clock()
+        result = self._engine.run(scheduled.plan)
+        ran = self._clock()
+        events = self._engine.apply(result, ran)
+        self._deliver(events)
+        applied = self._clock()
+        for part, seconds in (
+            ("schedule", planned - began),
+            ("run", ran - planned),
+            ("apply", applied - ran),
+        ):
+            self._engine.tally.step[part].observe(seconds)
+        return True
+
+    def _obey(self, stalled: bool) -> None:
+        """Carry out the commands that are there; wait for one only if nothing else is to be done."""
+        try:
+            if stalled:
+                self._obey_one(self._commands.get(timeout=_STALLED_SECONDS if self._engine.busy else None))
+            while True:
+                self._obey_one(self._commands.get_nowait())
+        except queue.Empty:
+            return
+
+    def _obey_one(self, command: _Command) -> None:
+        match command:
+            case _Add(request, mailbox):
+                self._add(request, mailbox)
+            case _Abort(request_id, mailbox):
+                self._abort(request_id, mailbox)
+            case _Call(function, answer):
+                _answer_call(function, answer, self._engine)
+            case _Stop(drain):
+                self._deadline = self._clock() + drain
+
+    def _add(self, request: Request, mailbox: Mailbox) -> None:
+        try:
+            self._engine.add(request, self._clock())
+        except RequestError as error:
+            mailbox.put(error)
+        else:
+            self._mailboxes[request.id] = mailbox
+
+    def _abort(self, request_id: str, mailbox: Mailbox) -> None:
+        # By mailbox too: a refused request may bear the id of one that runs.
+        if self._mailboxes.get(request_id) is mailbox:
+            self._deliver(self._engine.abort(request_id))
+
+    def _deliver(self, events: list[Event]) -> None:
+        """One piece of mail per request."""
+        mails: dict[str, list[Event]] = {}
+        for event in events:
+            mails.setdefault(event.request_id, []).append(event)
+        for request_id, mail in mails.items():
+            over = isinstance(mail[-1], Finished)
+            mailbox = self._mailboxes.pop(request_id) if over else self._mailboxes[request_id]
+            if not mailbox.put(mail) and not over:
+                del self._mailboxes[request_id]
+                self._engine.abort(request_id)
+
+    def _close(self, reason: UnavailableError) -> None:
+        """Let nobody in any more, and nobody wait."""
+        with self._door:
+            self._closed = reason
+            self._dead = True
+        mail: Mail = _again(reason)
+        for request_id, mailbox in self._mailboxes.items():
+            mailbox.put(mail)
+            self._let_go(request_id)
+        self._mailboxes.clear()
+        self._refuse_rest(reason)
+
+    def _let_go(self, request_id: str) -> None:
+        try:
+            self._engine.abort(request_id)
+            self._stats = self._engine.stats()
+        except Exception:  # A dead engine's books may be broken; that is already reported.
+            _log.debug("request %s could not be aborted", request_id, exc_info=True)
+
+    def _refuse_rest(self, reason: UnavailableError) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(command, _Add):
+                command.mailbox.put(_again(reason))
+            elif isinstance(command, _Call):
+                command.answer.set_exception(_again(reason))
+
+
+def _answer_call(function: Callable[[Engine], Any], answer: Future[Any], engine: Engine) -> None:
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        answer.set_result(function(engine))
+    except Exception as error:
+        answer.set_exception(error)
+
+
+def _again(error: UnavailableError) -> UnavailableError:
+    """A fresh copy: one exception object raised in several threads would mix their tracebacks."""
+    return UnavailableError(error.message, hint=error.hint)

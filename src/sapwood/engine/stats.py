@@ -1,0 +1,134 @@
+"""What the engine counts. A snapshot is a plain value; whoever publishes it (Prometheus, a log) turns it over."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sapwood.types import Usage
+
+STEP_PARTS = ("schedule", "run", "apply")
+
+_WAIT_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_STEP_BOUNDS = (0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSnapshot:
+    """Counts per bucket, not cumulative. `counts[i]` is of values ≤ bounds[i]; the last one is of those above."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Histogram:
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        if any(low >= high for low, high in pairwise(bounds)):
+            raise ValueError(f"histogram bounds must ascend, got {bounds}")
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def snapshot(self) -> HistogramSnapshot:
+        return HistogramSnapshot(self._bounds, tuple(self._counts), self._sum)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCounts:
+    """Every page is in exactly one of these; they sum to the pool."""
+
+    free: int
+    tree: int
+    """Remembered and not in use: can be evicted."""
+    leased: int
+    """Remembered and in use."""
+    private: int
+    """Held by one sequence, not (yet) in the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since the start, gauges of now. Names follow the metrics of the same name."""
+
+    prompt_tokens: int
+    reused_tokens: int
+    missed_tokens: Mapping[str, int]
+    generated_tokens: int
+    evicted_tokens: int
+    pages: PageCounts
+    running: int
+    """Requests of which a sample is running."""
+    waiting: int
+    """Requests of which none is running yet, or any more."""
+    preemptions: int
+    aborts: int
+    failures: int
+    finished: int
+    computed_tokens: int
+    """Tokens computed, prompt and output, repeated work included."""
+    steps: int
+    time_to_first_token: HistogramSnapshot
+    inter_token: HistogramSnapshot
+    queue: HistogramSnapshot
+    step: Mapping[str, HistogramSnapshot]
+    """Per part of a step: schedule, run, apply."""
+
+
+class Tally:
+    """The engine's own accumulators. Durations in seconds."""
+
+    def __init__(self) -> None:
+        self.prompt_tokens = 0
+        self.reused_tokens = 0
+        self.missed_tokens: Counter[str] = Counter()
+        self.generated_tokens = 0
+        self.computed_tokens = 0
+        self.steps = 0
+        self.aborts = 0
+        self.failures = 0
+        self.finished = 0
+        self.time_to_first_token = Histogram(_WAIT_BOUNDS)
+        self.inter_token = Histogram(_WAIT_BOUNDS)
+        self.queue = Histogram(_WAIT_BOUNDS)
+        self.step = {part: Histogram(_STEP_BOUNDS) for part in STEP_PARTS}
+
+    def count_prompt(self, usage: Usage) -> None:
+        self.prompt_tokens += usage.prompt_tokens
+        self.reused_tokens += usage.reused
+        self.missed_tokens.update(usage.missed)
+
+    def snapshot(
+        self, *, pages: PageCounts, running: int, waiting: int, preemptions: int, evicted_tokens: int
+    ) -> EngineStats:
+        return EngineStats(
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self.reused_tokens,
+            missed_tokens=dict(self.missed_tokens),
+            generated_tokens=self.generated_tokens,
+            evicted_tokens=evicted_tokens,
+            pages=pages,
+            running=running,
+            waiting=waiting,
+            preemptions=preemptions,
+            aborts=self.aborts,
+            failures=self.failures,
+            finished=self.finished,
+            computed_tokens=self.computed_tokens,
+            steps=self.steps,
+            time_to_first_token=self.time_to_first_token.snapshot(),
+            inter_token=self.inter_token.snapshot(),
+            queue=self.queue.snapshot(),
+            step={part: histogram.snapshot() for part, histogram in self.step.items()},
+        )

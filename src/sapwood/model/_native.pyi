@@ -1,0 +1,86 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+variant: str
+
+class Workers:
+    def __init__(self, threads: int) -> None: ...
+    @property
+    def threads(self) -> int: ...
+
+class PackedMatrix:
+    def __init__(self, inputs: int) -> None: ...
+    def append(self, format: str, rows: NDArray[np.uint8]) -> None: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class HeadShape:
+    def __init__(self, heads: int, kv_heads: int, head_dim: int) -> None: ...
+
+class LayerPages:
+    def __init__(self, k: NDArray[Any], v: NDArray[Any], type: str) -> None: ...
+
+class Spans:
+    def __init__(
+        self,
+        rows: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        pages: NDArray[np.int32],
+        page_size: int,
+        capacity: int,
+    ) -> None: ...
+
+def linear(
+    workers: Workers,
+    x: NDArray[np.float32],
+    w: PackedMatrix,
+    out: NDArray[np.float32],
+    norm: NDArray[np.float32] | None,
+    eps: float,
+    bias: NDArray[np.float32] | None,
+    accumulate: bool,
+) -> None: ...
+def gated_linear(
+    workers: Workers,
+    x: NDArray[np.float32],
+    gate: PackedMatrix,
+    up: PackedMatrix,
+    out: NDArray[np.float32],
+    norm: NDArray[np.float32] | None,
+    eps: float,
+) -> None: ...
+def rms_norm(
+    workers: Workers,
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    eps: float,
+    out: NDArray[np.float32],
+) -> None: ...
+def rope_and_store(
+    workers: Workers,
+    spans: Spans,
+    qkv: NDArray[np.float32],
+    shape: HeadShape,
+    cos: NDArray[np.float32],
+    sin: NDArray[np.float32],
+    layer: LayerPages,
+    q_norm: NDArray[np.float32] | None,
+    k_norm: NDArray[np.float32] | None,
+    eps: float,
+) -> None: ...
+def attention(
+    workers: Workers,
+    spans: Spans,
+    qkv: NDArray[np.float32],
+    shape: HeadShape,
+    scale: float,
+    window: int,
+    layer: LayerPages,
+    out: NDArray[np.float32],
+) -> None: ...

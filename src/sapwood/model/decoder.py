@@ -1,0 +1,167 @@
+"""One decoder for every family: a pre-norm transformer of the Llama shape, its differences read from a ModelSpec."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sapwood.model.gguf_convert import to_f32
+from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+from sapwood.model.tensor import RawTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sapwood.model.kv import KvPool
+    from sapwood.model.ops import Ops
+    from sapwood.model.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer's weights, packed for the ops. `window` None attends to everything."""
+
+    attn_norm: Norm
+    qkv: Any
+    qkv_bias: NDArray[np.float32] | None
+    head_norms: HeadNorms | None
+    o: Any
+    o_bias: NDArray[np.float32] | None
+    mlp_norm: Norm
+    gate: Any
+    up: Any
+    down: Any
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Working rows of a step, [rows, width of each]; made anew only when a step is longer than any before."""
+
+    x: NDArray[np.float32]
+    qkv: NDArray[np.float32]
+    attended: NDArray[np.float32]
+    gated: NDArray[np.float32]
+
+    @classmethod
+    def make(cls, rows: int, spec: ModelSpec, layout: HeadLayout) -> Buffers:
+        widths = (spec.hidden_size, layout.qkv_width, layout.heads * layout.head_dim, spec.ffn_size)
+        return cls(*(np.empty((rows, width), np.float32) for width in widths))
+
+    def first(self, rows: int) -> Buffers:
+        return Buffers(self.x[:rows], self.qkv[:rows], self.attended[:rows], self.gated[:rows])
+
+
+class Decoder:
+    """Weights and the walk through them. Holds no KV and no sequence: a step brings both."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        tensors: Mapping[str, RawTensor],
+        ops: Ops,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.ops = ops
+        self.layout = HeadLayout(spec.heads, spec.kv_heads, spec.head_dim)
+        self._embed = tensors["embed"]
+        self._layers: list[Layer] = []
+        for i in range(spec.layers):
+            self._layers.append(_layer(spec, tensors, i, ops))
+            if progress is not None:
+                progress(i + 1, spec.layers)
+        self._final_norm = _norm(spec, tensors, "final_norm")
+        self._head = ops.pack([self._embed if spec.tied else tensors["lm_head"]])
+        self._rope = RopeTables(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
+        self._buffers = Buffers.make(1, spec, self.layout)
+
+    def forward(self, tokens: NDArray[np.int32], spans: StepSpans, kv: KvPool) -> NDArray[np.float32]:
+        """Computes every token's KV into its page; the final hidden rows [M, hidden_size], valid until the next call.
+
+        Raises ValueError for token ids outside the vocabulary or a page table that does not fit.
+        """
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.spec.vocab_size:
+            raise ValueError(f"token id outside the vocabulary of {self.spec.vocab_size}")
+        self._prepare(spans, len(tokens))
+        plan = self.ops.plan(spans, kv)
+        work = self._buffers.first(len(tokens))
+        work.x[:] = self._embedding(tokens)
+        for i, layer in enumerate(self._layers):
+            self._attend(layer, i, plan, kv, work)
+            self.ops.gated_linear(work.x, layer.gate, layer.up, work.gated, norm=layer.mlp_norm)
+            self.ops.linear(work.gated, layer.down, work.x, accumulate=True)
+        return work.x
+
+    def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[rows, hidden_size] → [rows, vocab_size]."""
+        out = np.empty((len(hidden), self.spec.vocab_size), np.float32)
+        self.ops.linear(hidden, self._head, out, norm=self._final_norm)
+        return out
+
+    def _attend(self, layer: Layer, index: int, plan: Any, kv: KvPool, work: Buffers) -> None:
+        ops, layout = self.ops, self.layout
+        ops.linear(work.x, layer.qkv, work.qkv, norm=layer.attn_norm, bias=layer.qkv_bias)
+        ops.rope_and_store(plan, work.qkv, layout, self._rope, kv, index, layer.head_norms)
+        ops.attention(plan, work.qkv, layout, kv, index, work.attended, window=layer.window)
+        ops.linear(work.attended, layer.o, work.x, bias=layer.o_bias, accumulate=True)
+
+    def _embedding(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+        table = self._embed
+        return to_f32(RawTensor(table.name, table.format, len(tokens), table.cols, table.data[tokens]))
+
+    def _prepare(self, spans: StepSpans, rows: int) -> None:
+        if rows > len(self._buffers.x):
+            self._buffers = Buffers.make(rows, self.spec, self.layout)
+        longest = int((spans.starts + spans.rows).max())
+        if longest > len(self._rope.cos):
+            self._rope = rope_tables(self.spec, 2 ** math.ceil(math.log2(max(longest, 512))))
+
+
+def rope_tables(spec: ModelSpec, positions: int) -> RopeTables:
+    """cos and sin of every position and frequency, evaluated in float64 and rounded once.
+
+    Row p depends on p alone, so a longer table has the same rows.
+    """
+    frequencies = spec.rope.frequencies()
+    angles = np.arange(positions, dtype=np.float64)[:, None] * frequencies.inverse[None]
+    scale = frequencies.attention_scale
+    return RopeTables((np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32))
+
+
+def _vector(tensors: Mapping[str, RawTensor], name: str) -> NDArray[np.float32]:
+    return np.ascontiguousarray(to_f32(tensors[name]).reshape(-1))
+
+
+def _norm(spec: ModelSpec, tensors: Mapping[str, RawTensor], name: str) -> Norm:
+    return Norm(_vector(tensors, name), spec.norm_eps)
+
+
+def _layer(spec: ModelSpec, tensors: Mapping[str, RawTensor], index: int, ops: Ops) -> Layer:
+    def name(part: str) -> str:
+        return f"layers.{index}.{part}"
+
+    def pack(*parts: str) -> Any:
+        return ops.pack([tensors[name(part)] for part in parts])
+
+    def vector(part: str) -> NDArray[np.float32]:
+        return _vector(tensors, name(part))
+
+    return Layer(
+        attn_norm=_norm(spec, tensors, name("attn_norm")),
+        qkv=pack("q", "k", "v"),
+        qkv_bias=np.concatenate([vector(f"{p}_bias") for p in "qkv"]) if spec.qkv_bias else None,
+        head_norms=HeadNorms(vector("q_norm"), vector("k_norm"), spec.norm_eps) if spec.qk_norm else None,
+        o=pack("o"),
+        o_bias=vector("o_bias") if spec.o_bias else None,
+        mlp_norm=_norm(spec, tensors, name("mlp_norm")),
+        gate=pack("gate"),
+        up=pack("up"),
+        down=pack("down"),
+        window=spec.sliding_window if spec.sliding_layers[index] else None,
+    )

@@ -1,0 +1,82 @@
+"""Float32 arithmetic of the kernels in plain numpy: the fused multiply-add, exp and sums with their exact roundings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+LANES = 8
+
+
+def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> NDArray[np.float32]:
+    """a · b + c in float32, rounded once (broadcasting).
+
+    The product of two float32 is exact in float64; the sum is rounded to odd there (Boldo and Melquiond, "Emulation
+    of a FMA and correctly-rounded sums", 2008), after which rounding to float32 is the one rounding that counts.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
+        addend = np.asarray(c, np.float64)
+        total = np.asarray(product + addend)
+        back = total - product
+        error = (product - (total - back)) + (addend - back)
+        bits = total.view(np.int64)
+        inexact = (error != 0) & np.isfinite(total) & (bits & 1 == 0)
+        towards = np.where((error > 0) == (total > 0), 1, -1)
+        odd = np.where(inexact, bits + towards, bits).view(np.float64)
+        return odd.astype(np.float32)
+
+
+def chain(x: NDArray[np.float32], weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """x [M, K] · weight [N, K]ᵀ as one chain of fused multiply-adds per output, k ascending; [M, N]."""
+    total = np.zeros((x.shape[0], weight.shape[0]), np.float32)
+    for k in range(x.shape[1]):
+        total = fma(x[:, k, None], weight[None, :, k], total)
+    return total
+
+
+def sum_lanes(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The one tree over the last axis of 8 lanes."""
+    quads = lanes[..., :4] + lanes[..., 4:]
+    pairs = quads[..., :2] + quads[..., 2:]
+    return np.asarray(pairs[..., 0] + pairs[..., 1])
+
+
+def exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The kernels' exp: Cody-Waite reduction, then the degree-6 polynomial of Cephes' expf (Moshier), by Horner."""
+    f = np.float32
+    with np.errstate(invalid="ignore"):
+        dead = x < f(-87.33)
+        x = np.where(x > f(88.37), f(88.37), x)
+        x = np.where(dead, f(-87.33), x).astype(f)
+        n = np.rint(x * f(1.44269504088896341))
+    r = fma(n, f(-0.693359375), x)
+    r = fma(n, f(2.12194440e-4), r)
+    p: NDArray[np.float32] = np.full_like(r, f(1.9875691500e-4))
+    for c in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = fma(p, r, f(c))
+    p = fma(p, r * r, r) + f(1)
+    scale = ((np.nan_to_num(n).astype(np.int32) + 127) << 23).view(np.float32)
+    return np.where(dead, f(0), p * scale).astype(f)
+
+
+def silu(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(x / (np.float32(1) + exp(-x)))
+
+
+def rms_norm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float32]:
+    """Over the last axis: 8 lanes of fused squares, one tree, then scale and weight."""
+    width = x.shape[-1]
+    padded = np.zeros((*x.shape[:-1], -(-width // LANES) * LANES), np.float32)
+    padded[..., :width] = x
+    squares = np.zeros((*x.shape[:-1], LANES), np.float32)
+    for i in range(0, padded.shape[-1], LANES):
+        part = padded[..., i : i + LANES]
+        squares = fma(part, part, squares)
+    mean = sum_lanes(squares) / np.float32(width)
+    scale = np.float32(1) / np.sqrt(mean + np.float32(eps))
+    return np.asarray(x * scale[..., None] * weight)

@@ -1,0 +1,215 @@
+// What Python sees of the kernels. Shapes are checked here once; the kernels below trust them. Every call that
+// computes releases the GIL.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "attention.h"
+#include "linear.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace sapwood;
+
+namespace {
+
+using Matrix = nb::ndarray<float, nb::ndim<2>, nb::device::cpu>;
+using ConstMatrix = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
+using ConstVector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Pages = nb::ndarray<nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+
+void require(bool ok, const char* what) {
+  if (!ok) throw std::invalid_argument(what);
+}
+
+template <class M>
+int rows(const M& m) { return static_cast<int>(m.shape(0)); }
+template <class M>
+int cols(const M& m) { return static_cast<int>(m.shape(1)); }
+
+template <class M>
+ptrdiff_t stride(const M& m) {
+  require(m.shape(1) == 1 || m.stride(1) == 1, "rows must be contiguous");
+  return static_cast<ptrdiff_t>(m.stride(0));
+}
+
+Format format_named(const std::string& name) {
+  if (name == "f32") return Format::f32;
+  if (name == "f16") return Format::f16;
+  if (name == "bf16") return Format::bf16;
+  if (name == "q8_0") return Format::q8_0;
+  if (name == "q4_0") return Format::q4_0;
+  if (name == "q4_1") return Format::q4_1;
+  throw std::invalid_argument("unknown weight format: " + name);
+}
+
+KvType kv_named(const std::string& name) {
+  if (name == "f16") return KvType::f16;
+  if (name == "bf16") return KvType::bf16;
+  if (name == "f32") return KvType::f32;
+  throw std::invalid_argument("unknown KV type: " + name);
+}
+
+// One layer's K and V pages; keeps the arrays alive.
+struct LayerPages {
+  LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
+    const KvType t = kv_named(type);
+    require(k.itemsize() == (t == KvType::f32 ? 4u : 2u) && v.itemsize() == k.itemsize(), "KV pages of another type");
+    for (size_t i = 0; i < 4; ++i) require(k.shape(i) == v.shape(i), "K and V pages differ in shape");
+    view = {k_.data(), v_.data(), t, static_cast<int>(k.shape(1))};
+  }
+  int count() const { return static_cast<int>(k_.shape(0)); }
+  bool fits(HeadShape s) const {
+    return static_cast<int>(k_.shape(2)) == s.kv_heads && static_cast<int>(k_.shape(3)) == s.head_dim;
+  }
+  KvLayer view;
+
+ private:
+  Pages k_, v_;
+};
+
+// The sequences of one step. Tables lie one after another in `pages`.
+struct Spans {
+  Spans(Ints rows_of, Ints starts, Ints pages, int page_size, int capacity) : pages_(pages) {
+    require(rows_of.shape(0) == starts.shape(0), "one start per span");
+    require(page_size > 0, "page size must be positive");
+    size_t table = 0;
+    for (size_t i = 0; i < rows_of.shape(0); ++i) {
+      const int n = rows_of.data()[i], start = starts.data()[i];
+      require(n > 0 && start >= 0, "a span needs at least one row");
+      list.push_back({total, n, start, pages.data() + table});
+      total += n;
+      longest = start + n > longest ? start + n : longest;
+      table += static_cast<size_t>((start + n + page_size - 1) / page_size);
+    }
+    require(table == pages.shape(0), "page tables do not cover the spans");
+    for (size_t i = 0; i < table; ++i)
+      require(pages.data()[i] >= 0 && pages.data()[i] < capacity, "page id outside the pool");
+    size = page_size, capacity_ = capacity;
+  }
+  void match(const LayerPages& layer) const {
+    require(layer.view.page_size == size && layer.count() >= capacity_, "spans of another pool");
+  }
+  std::vector<Span> list;
+  int total = 0, longest = 0, size = 0;
+
+ private:
+  Ints pages_;
+  int capacity_ = 0;
+};
+
+const float* optional(const std::optional<ConstVector>& v, int width, const char* what) {
+  if (!v) return nullptr;
+  require(static_cast<int>(v->shape(0)) == width, what);
+  return v->data();
+}
+
+Input input(ConstMatrix x, const std::optional<ConstVector>& norm, float eps) {
+  return {x.data(), rows(x), stride(x), optional(norm, cols(x), "norm of another width"), eps};
+}
+
+Output output(Matrix out) { return {out.data(), stride(out)}; }
+
+void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out, std::optional<ConstVector> norm,
+             float eps, std::optional<ConstVector> bias, bool accumulate) {
+  require(cols(x) == w.inputs() && cols(out) == w.outputs() && rows(x) == rows(out), "linear: shapes do not fit");
+  const Epilogue e{optional(bias, w.outputs(), "linear: bias of another width"), accumulate};
+  const Input in = input(x, norm, eps);
+  const Output to = output(out);
+  nb::gil_scoped_release unlocked;
+  linear(workers, in, w, to, e);
+}
+
+void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, const PackedMatrix& up, Matrix out,
+                   std::optional<ConstVector> norm, float eps) {
+  require(cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
+              cols(out) == gate.outputs() && rows(x) == rows(out) && gate.panels().size() == up.panels().size(),
+          "gated_linear: shapes do not fit");
+  const Input in = input(x, norm, eps);
+  const Output to = output(out);
+  nb::gil_scoped_release unlocked;
+  gated_linear(workers, in, gate, up, to);
+}
+
+void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out) {
+  require(rows(x) == rows(out) && cols(x) == cols(out), "rms_norm: shapes do not fit");
+  const Input in = input(x, weight, eps);
+  const Output to = output(out);
+  nb::gil_scoped_release unlocked;
+  rms_norm(workers, in, cols(x), to);
+}
+
+int width(HeadShape s) { return (s.heads + 2 * s.kv_heads) * s.head_dim; }
+
+void rope_and_store_(Workers& workers, const Spans& spans, Matrix qkv, HeadShape shape, ConstTable cos, ConstTable sin,
+                     const LayerPages& layer, std::optional<ConstVector> q_norm, std::optional<ConstVector> k_norm,
+                     float eps) {
+  const int half = cols(cos);
+  require(rows(qkv) == spans.total && cols(qkv) == width(shape) && stride(qkv) == width(shape) && layer.fits(shape),
+          "rope_and_store: shapes do not fit");
+  require(cols(sin) == half && 2 * half <= shape.head_dim, "rope_and_store: rotation wider than a head");
+  require(rows(cos) >= spans.longest && rows(sin) >= spans.longest, "rope_and_store: position beyond the rope table");
+  spans.match(layer);
+  const HeadNorms norms{optional(q_norm, shape.head_dim, "q_norm of another width"),
+                        optional(k_norm, shape.head_dim, "k_norm of another width"), eps};
+  nb::gil_scoped_release unlocked;
+  rope_and_store(workers, spans.list, qkv.data(), shape, {cos.data(), sin.data(), 2 * half}, norms, layer.view);
+}
+
+void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape shape, float scale, int window,
+                const LayerPages& layer, Matrix out) {
+  require(rows(qkv) == spans.total && cols(qkv) == width(shape) && stride(qkv) == width(shape) && layer.fits(shape) &&
+              rows(out) == spans.total && cols(out) == shape.heads * shape.head_dim && stride(out) == cols(out),
+          "attention: shapes do not fit");
+  require(window >= 0, "attention: window must not be negative");
+  spans.match(layer);
+  nb::gil_scoped_release unlocked;
+  attention(workers, spans.list, qkv.data(), shape, scale, window, layer.view, out.data());
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  m.doc() = "The exact CPU kernels: every output element is one chain of fused multiply-adds in ascending k.";
+#ifdef SAPWOOD_AVX2
+  m.attr("variant") = "avx2";
+#else
+  m.attr("variant") = "generic";
+#endif
+  nb::class_<Workers>(m, "Workers")
+      .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("threads", &Workers::threads);
+  nb::class_<PackedMatrix>(m, "PackedMatrix")
+      .def(nb::init<int>(), "inputs"_a)
+      .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
+        w.append(format_named(format), data.data(), rows(data), data.shape(1));
+      }, "format"_a, "rows"_a)
+      .def_prop_ro("inputs", &PackedMatrix::inputs)
+      .def_prop_ro("outputs", &PackedMatrix::outputs)
+      .def_prop_ro("nbytes", &PackedMatrix::bytes);
+  nb::class_<HeadShape>(m, "HeadShape").def("__init__", [](HeadShape* s, int heads, int kv_heads, int head_dim) {
+    require(heads > 0 && kv_heads > 0 && head_dim > 0 && heads % kv_heads == 0, "heads must be a multiple of kv_heads");
+    new (s) HeadShape{heads, kv_heads, head_dim};
+  }, "heads"_a, "kv_heads"_a, "head_dim"_a);
+  nb::class_<LayerPages>(m, "LayerPages")
+      .def(nb::init<Pages, Pages, const std::string&>(), "k"_a, "v"_a, "type"_a);
+  nb::class_<Spans>(m, "Spans")
+      .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a, "starts"_a, "pages"_a, "page_size"_a, "capacity"_a);
+  m.def("linear", &linear_, "workers"_a, "x"_a, "w"_a, "out"_a, "norm"_a.none(), "eps"_a,
+        "bias"_a.none(), "accumulate"_a);
+  m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a, "gate"_a, "up"_a, "out"_a, "norm"_a.none(),
+        "eps"_a);
+  m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a, "weight"_a, "eps"_a, "out"_a);
+  m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a, "shape"_a, "cos"_a, "sin"_a, "layer"_a,
+        "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a);
+  m.def("attention", &attention_, "workers"_a, "spans"_a, "qkv"_a, "shape"_a, "scale"_a, "window"_a, "layer"_a, "out"_a);
+}

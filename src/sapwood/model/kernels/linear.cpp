@@ -1,0 +1,186 @@
+#include "linear.h"
+
+#include <algorithm>
+
+#include "formats.h"
+#include "tile.h"
+
+namespace sapwood {
+
+namespace {
+
+constexpr int kDirectRows = 4;   // up to here weights are unpacked in registers, beyond it once into scratch
+constexpr int kRowBlock = 96;    // inputs of one piece stay in L2
+constexpr int kPanelGroup = 4;   // panels a piece takes
+
+struct Rows {
+  const float* x;
+  ptrdiff_t ld;
+  int count;
+
+  Rows from(int row, int n) const { return {x + row * ld, ld, n}; }
+};
+
+Rows normed(Workers& workers, Input in, int width) {
+  if (!in.norm) return {in.x, in.ld, in.rows};
+  float* y = workers.common(static_cast<size_t>(in.rows) * width);
+  rms_norm(workers, in, width, {y, width});
+  return {y, width, in.rows};
+}
+
+// One panel for R rows, weights unpacked in registers.
+template <int R, class Reader>
+SAPWOOD_INLINE void direct(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
+  f32x8 lo[R], hi[R];
+  for (int r = 0; r < R; ++r) lo[r] = hi[r] = splat(0.0f);
+  Reader::walk(panel.data, depth, [&](int k, f32x8 b0, f32x8 b1) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const f32x8 a = splat(rows.x[r * rows.ld + k]);
+      lo[r] = fma(a, b0, lo[r]);
+      hi[r] = fma(a, b1, hi[r]);
+    }
+  });
+  for (int r = 0; r < R; ++r) store(out[r], lo[r]), store(out[r] + 8, hi[r]);
+}
+
+template <int R>
+void direct_any(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
+  with_format(panel.format, [&](auto reader) { direct<R, decltype(reader)>(panel, depth, rows, out); });
+}
+
+void direct_rows(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
+  switch (rows.count) {
+    case 1: return direct_any<1>(panel, depth, rows, out);
+    case 2: return direct_any<2>(panel, depth, rows, out);
+    case 3: return direct_any<3>(panel, depth, rows, out);
+    default: return direct_any<4>(panel, depth, rows, out);
+  }
+}
+
+void tiled_rows(const float* weights, int depth, Rows rows, float (*out)[kPanel]) {
+  with_rows(rows.count, [&](auto r) {
+    f32x8 lo[r], hi[r];
+    tile<r>(rows.x, rows.ld, weights, kPanel, depth, lo, hi);
+    for (int i = 0; i < r; ++i) store(out[i], lo[i]), store(out[i] + 8, hi[i]);
+  });
+}
+
+const float* weights_of(const Panel& panel, int depth, float* scratch) {
+  if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
+  unpack_panel(panel, depth, scratch);
+  return scratch;
+}
+
+void finish(const Panel& panel, int first_row, int rows, const float (*tile_out)[kPanel], Output out, Epilogue e) {
+  for (int r = 0; r < rows; ++r) {
+    float* row = out.data + (first_row + r) * out.ld + panel.first;
+    for (int c = 0; c < panel.width; ++c) {
+      float v = tile_out[r][c];
+      if (e.bias) v = v + e.bias[panel.first + c];
+      row[c] = e.accumulate ? row[c] + v : v;
+    }
+  }
+}
+
+void silu_times(const float (*gate)[kPanel], const float (*up)[kPanel], int rows, float (*out)[kPanel]) {
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < kPanel; c += kLanes) {
+      const f32x8 g = load(gate[r] + c);
+      store(out[r] + c, g / (splat(1.0f) + exp8(-g)) * load(up[r] + c));
+    }
+}
+
+// Splits rows × panels into pieces; body(row block, first panel, last panel, thread).
+template <class Body>
+void in_pieces(Workers& workers, int rows, int panels, int group, Body body) {
+  const int row_blocks = (rows + kRowBlock - 1) / kRowBlock;
+  const int groups = (panels + group - 1) / group;
+  workers.run(row_blocks * groups, [&](int i, int thread) {
+    const int block = i / groups, first = i % groups * group;
+    const int row = block * kRowBlock;
+    body(row, std::min(kRowBlock, rows - row), first, std::min(panels, first + group), thread);
+  });
+}
+
+int group_size(int rows) { return rows <= kDirectRows ? 2 * kPanelGroup : kPanelGroup; }
+
+}  // namespace
+
+void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
+  const int depth = w.inputs();
+  const auto& panels = w.panels();
+  const Rows x = normed(workers, in, depth);
+  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count),
+            [&](int row, int count, int first, int last, int thread) {
+    float* scratch = workers.scratch(thread, static_cast<size_t>(depth) * kPanel);
+    alignas(32) float t[kTileRows][kPanel];
+    for (int p = first; p < last; ++p) {
+      if (x.count <= kDirectRows) {
+        direct_rows(panels[p], depth, x, t);
+        finish(panels[p], 0, x.count, t, out, epilogue);
+        continue;
+      }
+      const float* weights = weights_of(panels[p], depth, scratch);
+      for (int r = row; r < row + count; r += kTileRows) {
+        const Rows some = x.from(r, std::min(kTileRows, row + count - r));
+        tiled_rows(weights, depth, some, t);
+        finish(panels[p], r, some.count, t, out, epilogue);
+      }
+    }
+  });
+}
+
+void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Output out) {
+  const int depth = gate.inputs();
+  const Rows x = normed(workers, in, depth);
+  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count) / 2,
+            [&](int row, int count, int first, int last, int thread) {
+    const size_t panel_floats = static_cast<size_t>(depth) * kPanel;
+    float* scratch = workers.scratch(thread, 2 * panel_floats);
+    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel];
+    for (int p = first; p < last; ++p) {
+      const Panel &gp = gate.panels()[p], &upp = up.panels()[p];
+      if (x.count <= kDirectRows) {
+        direct_rows(gp, depth, x, g);
+        direct_rows(upp, depth, x, u);
+        silu_times(g, u, x.count, g);
+        finish(gp, 0, x.count, g, out, {});
+        continue;
+      }
+      const float* gw = weights_of(gp, depth, scratch);
+      const float* uw = weights_of(upp, depth, scratch + panel_floats);
+      for (int r = row; r < row + count; r += kTileRows) {
+        const Rows some = x.from(r, std::min(kTileRows, row + count - r));
+        tiled_rows(gw, depth, some, g);
+        tiled_rows(uw, depth, some, u);
+        silu_times(g, u, some.count, g);
+        finish(gp, r, some.count, g, out, {});
+      }
+    }
+  });
+}
+
+void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y) {
+  f32x8 squares = splat(0.0f);
+  const int whole = width / kLanes * kLanes;
+  for (int i = 0; i < whole; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  if (whole < width) {
+    float rest[kLanes] = {};
+    std::copy(x + whole, x + width, rest);
+    squares = fma(load(rest), load(rest), squares);
+  }
+  const float scale = 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(width) + eps);
+  for (int i = 0; i < width; ++i) y[i] = x[i] * scale * weight[i];
+}
+
+void rms_norm(Workers& workers, Input in, int width, Output out) {
+  constexpr int kPiece = 16;
+  workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int) {
+    const int last = std::min(in.rows, (i + 1) * kPiece);
+    for (int r = i * kPiece; r < last; ++r)
+      rms_norm_row(in.x + r * in.ld, width, in.norm, in.eps, out.data + r * out.ld);
+  });
+}
+
+}  // namespace sapwood

@@ -1,0 +1,85 @@
+#include "packed.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "formats.h"
+
+namespace sapwood {
+
+namespace {
+
+size_t block_bytes(Format f) { return f == Format::q8_0 ? 34 : f == Format::q4_0 ? 18 : 20; }
+
+void pack_plain(uint8_t* panel, const uint8_t* row, int lane, int inputs, size_t element) {
+  for (int k = 0; k < inputs; ++k)
+    std::memcpy(panel + (static_cast<size_t>(k) * kPanel + lane) * element, row + k * element, element);
+}
+
+// File nibbles of one block: byte j holds k = j (low) and k = j + 16 (high).
+uint8_t nibble(const uint8_t* qs, int k) { return k < 16 ? qs[k] & 15 : qs[k - 16] >> 4; }
+
+void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Format f) {
+  const size_t packed_block = panel_bytes(f, kBlock);
+  const int halves = f == Format::q4_1 ? 2 : 1;
+  for (int b = 0; b < inputs / kBlock; ++b) {
+    const uint8_t* src = row + static_cast<size_t>(b) * block_bytes(f);
+    uint8_t* dst = panel + static_cast<size_t>(b) * packed_block;
+    for (int h = 0; h < halves; ++h) std::memcpy(dst + h * 32 + lane * 2, src + h * 2, 2);
+    const uint8_t* qs = src + halves * 2;
+    uint8_t* out = dst + halves * 32;
+    if (f == Format::q8_0) {
+      for (int k = 0; k < kBlock; ++k) out[k * kPanel + lane] = qs[k];
+    } else {
+      for (int k = 0; k < kBlock; k += 2)
+        out[k / 2 * kPanel + lane] = static_cast<uint8_t>(nibble(qs, k) | nibble(qs, k + 1) << 4);
+    }
+  }
+}
+
+}  // namespace
+
+size_t row_bytes(Format f, int inputs) {
+  switch (f) {
+    case Format::f32: return static_cast<size_t>(inputs) * 4;
+    case Format::f16:
+    case Format::bf16: return static_cast<size_t>(inputs) * 2;
+    default: return static_cast<size_t>(inputs / kBlock) * block_bytes(f);
+  }
+}
+
+size_t panel_bytes(Format f, int inputs) { return row_bytes(f, inputs) * kPanel; }
+
+void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t bytes_per_row) {
+  const bool blocks = format == Format::q8_0 || format == Format::q4_0 || format == Format::q4_1;
+  if (blocks && inputs_ % kBlock != 0) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
+  if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
+  const int count = (rows + kPanel - 1) / kPanel;
+  const size_t size = panel_bytes(format, inputs_);
+  auto buffer = std::make_unique<uint8_t[]>(size * static_cast<size_t>(count) + 64);
+  uint8_t* base = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(buffer.get()) + 63) & ~uintptr_t{63});
+  for (int p = 0; p < count; ++p) {
+    uint8_t* panel = base + size * static_cast<size_t>(p);
+    const int width = rows - p * kPanel < kPanel ? rows - p * kPanel : kPanel;
+    for (int lane = 0; lane < width; ++lane) {
+      const uint8_t* row = data + static_cast<size_t>(p * kPanel + lane) * bytes_per_row;
+      if (blocks) pack_blocks(panel, row, lane, inputs_, format);
+      else pack_plain(panel, row, lane, inputs_, format == Format::f32 ? 4 : 2);
+    }
+    panels_.push_back({panel, format, outputs_ + p * kPanel, width});
+  }
+  storage_.push_back(std::move(buffer));
+  outputs_ += rows;
+  bytes_ += size * static_cast<size_t>(count);
+}
+
+void unpack_panel(const Panel& panel, int inputs, float* out) {
+  with_format(panel.format, [&](auto reader) {
+    decltype(reader)::walk(panel.data, inputs, [&](int k, f32x8 lo, f32x8 hi) {
+      store(out + k * kPanel, lo);
+      store(out + k * kPanel + 8, hi);
+    });
+  });
+}
+
+}  // namespace sapwood

@@ -1,0 +1,56 @@
+// A weight matrix cut into panels of 16 outputs, k outermost inside a panel, in the format the file had.
+//
+// One panel, K inputs:
+//   f32, f16, bf16   [K][16] elements
+//   q8               per block of 32 k: 16 scales (f16), then [32][16] int8
+//   q4_0             per block of 32 k: 16 scales (f16), then [16][16] bytes; byte = k even (low), k odd (high)
+//   q4_1             the same with 16 minima (f16) after the scales
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sapwood {
+
+constexpr int kPanel = 16;
+constexpr int kBlock = 32;
+
+enum class Format { f32, f16, bf16, q8_0, q4_0, q4_1 };
+
+struct Panel {
+  const uint8_t* data;
+  Format format;
+  int first;  // output column of lane 0
+  int width;  // live columns, 1..16; the rest of the panel is zero
+};
+
+class PackedMatrix {
+ public:
+  explicit PackedMatrix(int inputs) : inputs_(inputs) {}
+  PackedMatrix(const PackedMatrix&) = delete;
+  PackedMatrix& operator=(const PackedMatrix&) = delete;
+
+  // `rows` outputs of `format` in file layout (row-major, GGUF blocks), `row_bytes` apart. Throws on a bad size.
+  void append(Format format, const uint8_t* data, int rows, size_t row_bytes);
+
+  int inputs() const { return inputs_; }
+  int outputs() const { return outputs_; }
+  size_t bytes() const { return bytes_; }
+  const std::vector<Panel>& panels() const { return panels_; }
+
+ private:
+  int inputs_;
+  int outputs_ = 0;
+  size_t bytes_ = 0;
+  std::vector<Panel> panels_;
+  std::vector<std::unique_ptr<uint8_t[]>> storage_;
+};
+
+size_t row_bytes(Format format, int inputs);
+size_t panel_bytes(Format format, int inputs);
+
+// Writes a panel's weights as [K][16] floats: exactly the values the small-M kernels use on the fly.
+void unpack_panel(const Panel& panel, int inputs, float* out);
+
+}  // namespace sapwood

@@ -1,0 +1,44 @@
+// The register tile: up to 6 rows × 16 columns, every output one chain of fused multiply-adds in ascending k.
+//
+// Rows and columns are vectorised and tiled, k never is: so the row count, the tile and the thread cannot move a bit.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "simd.h"
+
+namespace sapwood {
+
+constexpr int kTileRows = 6;
+
+// out[r][0..15] = chain over k of a[r][k] * b[k][0..15]. `lda`, `ldb` in floats.
+template <int R>
+SAPWOOD_INLINE void tile(const float* a, ptrdiff_t lda, const float* b, ptrdiff_t ldb, int depth, f32x8 (&lo)[R],
+                         f32x8 (&hi)[R]) {
+  for (int r = 0; r < R; ++r) lo[r] = hi[r] = splat(0.0f);
+  for (int k = 0; k < depth; ++k, b += ldb) {
+    const f32x8 b0 = load(b), b1 = load(b + 8);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const f32x8 x = splat(a[r * lda + k]);
+      lo[r] = fma(x, b0, lo[r]);
+      hi[r] = fma(x, b1, hi[r]);
+    }
+  }
+}
+
+// Calls use(std::integral_constant<int, R>) with R = rows, 1..6.
+template <class Use>
+SAPWOOD_INLINE void with_rows(int rows, Use use) {
+  switch (rows) {
+    case 1: return use(std::integral_constant<int, 1>{});
+    case 2: return use(std::integral_constant<int, 2>{});
+    case 3: return use(std::integral_constant<int, 3>{});
+    case 4: return use(std::integral_constant<int, 4>{});
+    case 5: return use(std::integral_constant<int, 5>{});
+    default: return use(std::integral_constant<int, 6>{});
+  }
+}
+
+}  // namespace sapwood

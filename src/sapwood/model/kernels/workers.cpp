@@ -1,0 +1,89 @@
+#include "workers.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sapwood {
+
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// About 100 µs: longer than the Python between two ops of a step, shorter than anybody would notice burning.
+constexpr int kSpins = 4000;
+
+}  // namespace
+
+Workers::Workers(int threads) : scratch_(static_cast<size_t>(threads < 1 ? 1 : threads) + 1) {
+  for (int t = 1; t < threads; ++t) others_.emplace_back([this, t] { serve(t); });
+}
+
+Workers::~Workers() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+    round_.fetch_add(1);
+  }
+  wake_.notify_all();
+  for (auto& t : others_) t.join();
+}
+
+void Workers::take(int thread) {
+  for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*piece_)(i, thread);
+}
+
+void Workers::serve(int thread) {
+  unsigned seen = 0;
+  for (;;) {
+    for (int spin = 0; spin < kSpins && round_.load(std::memory_order_acquire) == seen; ++spin) relax();
+    if (round_.load(std::memory_order_acquire) == seen) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [&] { return round_.load() != seen; });
+    }
+    seen = round_.load(std::memory_order_acquire);
+    if (stop_) return;
+    take(thread);
+    busy_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void Workers::run(int count, const std::function<void(int, int)>& piece) {
+  std::lock_guard<std::mutex> turn(turn_);
+  if (others_.empty() || count <= 1) {
+    for (int i = 0; i < count; ++i) piece(i, 0);
+    return;
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    piece_ = &piece;
+    count_ = count;
+    next_.store(0);
+    busy_.store(static_cast<int>(others_.size()));
+    round_.fetch_add(1, std::memory_order_release);
+  }
+  wake_.notify_all();
+  take(0);
+  for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin) {
+    if (spin < kSpins) relax();
+    else std::this_thread::yield();
+  }
+}
+
+float* Workers::scratch(int thread, size_t floats) {
+  auto& s = scratch_[static_cast<size_t>(thread)];
+  const size_t padded = floats + 16;
+  if (s.size() < padded) s.resize(padded);
+  const auto at = reinterpret_cast<uintptr_t>(s.data());
+  return reinterpret_cast<float*>((at + 63) & ~static_cast<uintptr_t>(63));
+}
+
+float* Workers::common(size_t floats) { return scratch(threads(), floats); }
+
+}  // namespace sapwood

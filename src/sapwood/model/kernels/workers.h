@@ -1,0 +1,51 @@
+// A small thread pool that hands out pieces from an atomic counter.
+//
+// A static split makes everyone wait for the thread that lost its core; small pieces do not. Which thread takes which
+// piece never changes a bit: a piece writes its own outputs and no piece reduces into another's.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace sapwood {
+
+class Workers {
+ public:
+  explicit Workers(int threads);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  int threads() const { return static_cast<int>(others_.size()) + 1; }
+
+  // Calls piece(i, thread) once for each i in [0, count); returns when all are done. One caller at a time.
+  void run(int count, const std::function<void(int, int)>& piece);
+
+  // Scratch floats owned by one thread, kept between calls, 64-byte aligned.
+  float* scratch(int thread, size_t floats);
+
+  // Scratch floats that all pieces of the next run may read; owned by the caller of run().
+  float* common(size_t floats);
+
+ private:
+  void serve(int thread);
+  void take(int thread);
+
+  std::vector<std::thread> others_;
+  std::vector<std::vector<float>> scratch_;  // one a thread, then the common one
+  std::mutex turn_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<unsigned> round_{0};
+  std::atomic<int> next_{0};
+  std::atomic<int> busy_{0};
+  std::atomic<bool> stop_{false};
+  int count_ = 0;
+  const std::function<void(int, int)>* piece_ = nullptr;
+};
+
+}  // namespace sapwood

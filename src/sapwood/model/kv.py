@@ -1,0 +1,62 @@
+"""The pages: where keys and values lie. One array each for K and V; the cache decides what a page holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sapwood.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sapwood.config import KvDtype
+    from sapwood.model.spec import ModelSpec
+
+_STORAGE: dict[str, type[np.generic]] = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KvPool:
+    """`k` and `v` are [layers, pages, page_size, kv_heads, head_dim]; bfloat16 is kept as its upper 16 bits."""
+
+    k: NDArray[Any]
+    v: NDArray[Any]
+    dtype: KvDtype
+
+    @property
+    def pages(self) -> int:
+        return int(self.k.shape[1])
+
+    @property
+    def page_size(self) -> int:
+        return int(self.k.shape[2])
+
+    @property
+    def nbytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes
+
+
+def bytes_per_token(spec: ModelSpec, dtype: KvDtype) -> int:
+    """Bytes of K and V over all layers."""
+    return 2 * spec.layers * spec.kv_heads * spec.head_dim * np.dtype(_STORAGE[dtype]).itemsize
+
+
+def allocate(spec: ModelSpec, memory: int, page_size: int, dtype: KvDtype) -> KvPool:
+    """As many pages as fit in `memory` bytes; the system hands the memory over as pages are first written."""
+    page_bytes = bytes_per_token(spec, dtype) * page_size
+    pages = memory // page_bytes
+    if pages < 1:
+        raise UsageError(
+            f"KV memory of {memory} bytes holds no page: one page of {page_size} tokens takes {page_bytes} bytes",
+            hint=f"give --kv-memory at least {page_bytes}",
+        )
+    shape = (spec.layers, pages, page_size, spec.kv_heads, spec.head_dim)
+    try:
+        return KvPool(np.empty(shape, _STORAGE[dtype]), np.empty(shape, _STORAGE[dtype]), dtype)
+    except MemoryError as error:
+        raise UsageError(
+            f"this machine cannot give {memory} bytes for KV pages", hint="lower --kv-memory"
+        ) from error

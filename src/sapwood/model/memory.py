@@ -1,0 +1,50 @@
+"""How much memory the pages may take when nobody says."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+SHARE = 0.25
+"""Of the memory that is free now: the rest is for weights, other programs and the system's file cache."""
+MOST = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class KvMemory:
+    """Bytes for pages, and why that many (shown at start-up)."""
+
+    nbytes: int
+    reason: str
+
+
+def default_kv_memory() -> KvMemory:
+    free = free_memory()
+    nbytes = min(int(free * SHARE), MOST)
+    if nbytes == MOST:
+        return KvMemory(nbytes, f"the default limit, under a quarter of {free / 2**30:.1f} GiB free")
+    return KvMemory(nbytes, f"a quarter of {free / 2**30:.1f} GiB free")
+
+
+def free_memory() -> int:
+    """Bytes available now: the least of what the system and the control group still give."""
+    limits = [_system_free()]
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        if limit.isdigit():
+            limits.append(max(0, int(limit) - int((group / "memory.current").read_text())))
+    except (OSError, ValueError):
+        pass
+    return min(limits)
+
+
+def _system_free() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

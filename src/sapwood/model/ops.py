@@ -1,0 +1,134 @@
+"""What a decoder asks of the machine. Three implementations: reference (numpy), native (C++), torch (an extra).
+
+All arrays are float32 and row-major unless said; M is the number of token rows of a step. `plan` is made once per
+step and handed to every layer (the plan/run split of FlashInfer, Ye et al. 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sapwood.model.kv import KvPool
+    from sapwood.model.tensor import RawTensor
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """An RMS norm applied to rows on their way into a product."""
+
+    weight: NDArray[np.float32]
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLayout:
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+    @property
+    def qkv_width(self) -> int:
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class RopeTables:
+    """cos and sin [positions, rope dim / 2], float32."""
+
+    cos: NDArray[np.float32]
+    sin: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """RMS norms over head_dim of each query and key head, before the rotation (Qwen3)."""
+
+    q: NDArray[np.float32]
+    k: NDArray[np.float32]
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpans:
+    """The sequences of one step, in row order.
+
+    Attributes:
+        rows: int32 [S], token rows of each sequence.
+        starts: int32 [S], position of each sequence's first row.
+        pages: int32, the page tables one after another; each covers positions 0 .. start + rows - 1.
+    """
+
+    rows: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    pages: NDArray[np.int32]
+
+
+class Ops(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the exactness contract holds: bits do not depend on batch, chunks, threads or reuse."""
+
+    def pack(self, tensors: Sequence[RawTensor]) -> Any:
+        """One weight from matrices of equal width, outputs one after another; each keeps its own format."""
+
+    def plan(self, spans: StepSpans, kv: KvPool) -> Any:
+        """Checks and prepares a step for rope_and_store and attention. Raises ValueError for a bad page table."""
+
+    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None: ...
+
+    def linear(
+        self,
+        x: NDArray[np.float32],
+        weight: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+        bias: NDArray[np.float32] | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """out = norm(x) · weightᵀ + bias, added to what is in `out` with `accumulate` (the residual)."""
+
+    def gated_linear(
+        self,
+        x: NDArray[np.float32],
+        gate: Any,
+        up: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+    ) -> None:
+        """out = silu(norm(x) · gateᵀ) * (norm(x) · upᵀ)."""
+
+    def rope_and_store(
+        self,
+        plan: Any,
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        rope: RopeTables,
+        kv: KvPool,
+        layer: int,
+        norms: HeadNorms | None = None,
+    ) -> None:
+        """Rotates q in `qkv` [M, qkv_width]; rounds rotated k, and v, to the KV type and writes them to their pages."""
+
+    def attention(
+        self,
+        plan: Any,
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        kv: KvPool,
+        layer: int,
+        out: NDArray[np.float32],
+        *,
+        window: int | None = None,
+    ) -> None:
+        """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim]."""

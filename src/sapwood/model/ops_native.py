@@ -1,0 +1,178 @@
+"""The default ops: C++ kernels that keep the exactness contract (design, section 3). x86-64-v3 or 64-bit Arm."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sapwood.errors import UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sapwood.model import _native
+    from sapwood.model.kv import KvPool
+    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.tensor import RawTensor
+
+_X86_NEEDS = frozenset({"avx2", "fma", "f16c"})
+
+
+def missing_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """CPU features the compiled kernels need and this machine lacks; asked before the extension is loaded."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return frozenset()
+    if machine not in ("x86_64", "amd64"):
+        return frozenset({machine})
+    if not cpuinfo.exists():
+        return frozenset()
+    flags = {
+        word for line in cpuinfo.read_text().splitlines() if line.startswith("flags") for word in line.split()
+    }
+    return _X86_NEEDS - flags
+
+
+@dataclass(frozen=True, slots=True)
+class NativePlan:
+    """A step's spans as the kernels want them, and the pool's layers."""
+
+    spans: _native.Spans
+    layers: Sequence[_native.LayerPages]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """A pool and its layers as the kernels see them; made once, for a pool outlives millions of steps."""
+
+    kv: KvPool
+    layers: Sequence[_native.LayerPages]
+
+
+class NativeOps:
+    name = "native"
+    exact = True
+
+    def __init__(self, threads: int) -> None:
+        missing = missing_features()
+        if missing:
+            raise UsageError(
+                f"the native kernels need CPU features this machine lacks: {', '.join(sorted(missing))}"
+            )
+        from sapwood.model import _native
+
+        self._native = _native
+        self._workers = _native.Workers(threads)
+        self._attached: _Attached | None = None
+
+    @property
+    def threads(self) -> int:
+        return self._workers.threads
+
+    def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
+        packed = self._native.PackedMatrix(tensors[0].cols)
+        for tensor in tensors:
+            raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)
+            packed.append(tensor.format, raw)
+        return packed
+
+    def plan(self, spans: StepSpans, kv: KvPool) -> NativePlan:
+        spans_ = self._native.Spans(spans.rows, spans.starts, spans.pages, kv.page_size, kv.pages)
+        return NativePlan(spans_, self._layers_of(kv))
+
+    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
+        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out)
+
+    def linear(
+        self,
+        x: NDArray[np.float32],
+        weight: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+        bias: NDArray[np.float32] | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        if norm is None:
+            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate)
+        else:
+            self._native.linear(self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate)
+
+    def gated_linear(
+        self,
+        x: NDArray[np.float32],
+        gate: Any,
+        up: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+    ) -> None:
+        if norm is None:
+            self._native.gated_linear(self._workers, x, gate, up, out, None, 0.0)
+        else:
+            self._native.gated_linear(self._workers, x, gate, up, out, norm.weight, norm.eps)
+
+    def rope_and_store(
+        self,
+        plan: NativePlan,
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        rope: RopeTables,
+        kv: KvPool,
+        layer: int,
+        norms: HeadNorms | None = None,
+    ) -> None:
+        q, k, eps = (norms.q, norms.k, norms.eps) if norms else (None, None, 0.0)
+        self._native.rope_and_store(
+            self._workers,
+            plan.spans,
+            qkv,
+            self._shape(layout),
+            rope.cos,
+            rope.sin,
+            plan.layers[layer],
+            q,
+            k,
+            eps,
+        )
+
+    def attention(
+        self,
+        plan: NativePlan,
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        kv: KvPool,
+        layer: int,
+        out: NDArray[np.float32],
+        *,
+        window: int | None = None,
+    ) -> None:
+        scale = float(np.float32(layout.head_dim**-0.5))
+        self._native.attention(
+            self._workers,
+            plan.spans,
+            qkv,
+            self._shape(layout),
+            scale,
+            window or 0,
+            plan.layers[layer],
+            out,
+        )
+
+    def _shape(self, layout: HeadLayout) -> _native.HeadShape:
+        return self._native.HeadShape(layout.heads, layout.kv_heads, layout.head_dim)
+
+    def _layers_of(self, kv: KvPool) -> Sequence[_native.LayerPages]:
+        if self._attached is None or self._attached.kv is not kv:
+            pairs = zip(_words(kv.k), _words(kv.v), strict=True)
+            self._attached = _Attached(kv, [self._native.LayerPages(k, v, kv.dtype) for k, v in pairs])
+        return self._attached.layers
+
+
+def _words(pages: NDArray[Any]) -> NDArray[Any]:
+    return pages.view(np.uint16) if pages.dtype == np.float16 else pages

@@ -1,0 +1,196 @@
+"""The slow twin: plain numpy, bit for bit what the native kernels give. Also what runs where those cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sapwood.model import exact_float as ef
+from sapwood.model.gguf_convert import to_f32
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sapwood.model.kv import KvPool
+    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.tensor import RawTensor
+
+_TILE = 64
+_F32 = np.float32
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPlan:
+    """One sequence: its rows of the step, its positions, and the (page, offset) of every position up to its last."""
+
+    rows: slice
+    start: int
+    page: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+
+class ReferenceOps:
+    name = "reference"
+    exact = True
+
+    def pack(self, tensors: Sequence[RawTensor]) -> NDArray[np.float32]:
+        return np.concatenate([to_f32(t) for t in tensors])
+
+    def plan(self, spans: StepSpans, kv: KvPool) -> list[SpanPlan]:
+        if len(spans.pages) and not 0 <= spans.pages.min() <= spans.pages.max() < kv.pages:
+            raise ValueError("page id outside the pool")
+        counts = -(-(spans.starts + spans.rows) // kv.page_size)
+        if counts.sum() != len(spans.pages):
+            raise ValueError("page tables do not cover the spans")
+        plans, row, table = [], 0, 0
+        for rows, start in zip(spans.rows.tolist(), spans.starts.tolist(), strict=True):
+            positions = np.arange(start + rows)
+            pages = spans.pages[table : table + -(-(start + rows) // kv.page_size)]
+            plans.append(
+                SpanPlan(
+                    slice(row, row + rows),
+                    start,
+                    pages[positions // kv.page_size].astype(np.int64),
+                    positions % kv.page_size,
+                )
+            )
+            row += rows
+            table += len(pages)
+        return plans
+
+    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
+        out[:] = ef.rms_norm(x, norm.weight, norm.eps)
+
+    def linear(
+        self,
+        x: NDArray[np.float32],
+        weight: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+        bias: NDArray[np.float32] | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        y = ef.chain(_normed(x, norm), weight)
+        if bias is not None:
+            y = y + bias
+        out[:] = out + y if accumulate else y
+
+    def gated_linear(
+        self,
+        x: NDArray[np.float32],
+        gate: Any,
+        up: Any,
+        out: NDArray[np.float32],
+        *,
+        norm: Norm | None = None,
+    ) -> None:
+        x = _normed(x, norm)
+        out[:] = ef.silu(ef.chain(x, gate)) * ef.chain(x, up)
+
+    def rope_and_store(
+        self,
+        plan: list[SpanPlan],
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        rope: RopeTables,
+        kv: KvPool,
+        layer: int,
+        norms: HeadNorms | None = None,
+    ) -> None:
+        heads = qkv.reshape(len(qkv), -1, layout.head_dim)
+        q, k, v = np.split(heads, [layout.heads, layout.heads + layout.kv_heads], axis=1)
+        for span in plan:
+            positions = slice(span.start, len(span.page))
+            for part, weight in ((q, norms and norms.q), (k, norms and norms.k)):
+                if norms is not None and weight is not None:
+                    part[span.rows] = ef.rms_norm(part[span.rows], weight, norms.eps)
+                _rotate(part[span.rows], rope.cos[positions], rope.sin[positions])
+            page, offset = span.page[positions], span.offset[positions]
+            kv.k[layer, page, offset] = _rounded(k[span.rows], kv)
+            kv.v[layer, page, offset] = _rounded(v[span.rows], kv)
+
+    def attention(
+        self,
+        plan: list[SpanPlan],
+        qkv: NDArray[np.float32],
+        layout: HeadLayout,
+        kv: KvPool,
+        layer: int,
+        out: NDArray[np.float32],
+        *,
+        window: int | None = None,
+    ) -> None:
+        group = layout.heads // layout.kv_heads
+        scale = _F32(layout.head_dim**-0.5)
+        queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * scale
+        result = out.reshape(len(out), layout.heads, layout.head_dim)
+        for span in plan:
+            keys = _widened(kv.k[layer, span.page, span.offset])
+            values = _widened(kv.v[layer, span.page, span.offset])
+            for i, row in enumerate(range(span.rows.start, span.rows.stop)):
+                seen = _Seen(span.start + i, window)
+                for h in range(layout.heads):
+                    result[row, h] = seen.attend(queries[row, h], keys[:, h // group], values[:, h // group])
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The keys one query sees, in tiles aligned to absolute positions, merged in ascending order."""
+
+    position: int
+    window: int | None
+
+    def attend(
+        self, query: NDArray[np.float32], keys: NDArray[np.float32], values: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        first = max(0, self.position - self.window + 1) if self.window else 0
+        top, total, mixed = _F32(-np.inf), _F32(0), np.zeros(values.shape[1], _F32)
+        for base in range(first // _TILE * _TILE, self.position + 1, _TILE):
+            low, high = max(first, base), min(base + _TILE, self.position + 1)
+            scores = np.full(_TILE, -np.inf, _F32)
+            scores[low - base : high - base] = ef.chain(query[None], keys[low:high])[0]
+            tile_top = scores.max()
+            weights = ef.exp(scores - tile_top)
+            lanes = np.zeros(ef.LANES, _F32)
+            for j in range(0, _TILE, ef.LANES):
+                lanes = lanes + weights[j : j + ef.LANES]
+            tile_mixed = ef.chain(weights[None, low - base : high - base], values[low:high].T)[0]
+            new_top = max(top, tile_top)
+            old, new = ef.exp(np.array([top - new_top, tile_top - new_top], _F32))
+            total = ef.fma(total, old, ef.sum_lanes(lanes) * new)[()]
+            mixed = ef.fma(mixed, old, tile_mixed * new)
+            top = new_top
+        return np.asarray(mixed / total)
+
+
+def _normed(x: NDArray[np.float32], norm: Norm | None) -> NDArray[np.float32]:
+    return x if norm is None else ef.rms_norm(x, norm.weight, norm.eps)
+
+
+def _rotate(x: NDArray[np.float32], cos: NDArray[np.float32], sin: NDArray[np.float32]) -> None:
+    """x [rows, heads, head_dim] in place; cos and sin [rows, rope dim / 2]."""
+    half = cos.shape[1]
+    a, b = x[..., :half].copy(), x[..., half : 2 * half].copy()
+    cos, sin = cos[:, None], sin[:, None]
+    x[..., :half] = a * cos - b * sin
+    x[..., half : 2 * half] = b * cos + a * sin
+
+
+def _rounded(x: NDArray[np.float32], kv: KvPool) -> NDArray[Any]:
+    if kv.dtype != "bf16":
+        with np.errstate(over="ignore"):
+            return x.astype(kv.k.dtype)
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    return ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(
+        np.uint16
+    )
+
+
+def _widened(pages: NDArray[Any]) -> NDArray[np.float32]:
+    if pages.dtype == np.uint16:
+        return (pages.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return pages.astype(np.float32)

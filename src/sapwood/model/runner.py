@@ -1,0 +1,89 @@
+"""Runs a step's plan on a real model: one batch of token rows, then the draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sapwood.model import sampler
+from sapwood.model.ops import StepSpans
+from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
+from sapwood.types import TokenLogprob
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sapwood.model.decoder import Decoder
+    from sapwood.model.kv import KvPool
+
+_SCORED_ROWS = 64
+"""Rows of logits held at once when a prompt is scored: a vocabulary wide each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A work and its rows of the step."""
+
+    work: SequenceWork
+    rows: slice
+
+
+class ModelRunner:
+    """Implements `plan.Runner`. Raises ValueError for a plan that does not fit the model or the pool."""
+
+    def __init__(self, decoder: Decoder, kv: KvPool) -> None:
+        self.decoder = decoder
+        self.kv = kv
+
+    def run(self, plan: StepPlan) -> StepResult:
+        tokens = np.concatenate([w.tokens for w in plan.works])
+        hidden = self.decoder.forward(tokens, _spans(plan), self.kv)
+        shares = list(_shares(plan))
+        drawn = self._drawn(hidden, [s for s in shares if s.work.sample is not None])
+        return StepResult(plan.step, tuple(self._result(hidden, s, drawn) for s in shares))
+
+    def _drawn(self, hidden: NDArray[np.float32], shares: list[_Share]) -> dict[int, NDArray[np.float32]]:
+        """Logits of the last row of each work that draws, by sequence."""
+        if not shares:
+            return {}
+        logits = self.decoder.logits(hidden[[s.rows.stop - 1 for s in shares]])
+        return {share.work.seq: row for share, row in zip(shares, logits, strict=True)}
+
+    def _result(
+        self, hidden: NDArray[np.float32], share: _Share, drawn: dict[int, NDArray[np.float32]]
+    ) -> SequenceResult:
+        work = share.work
+        try:
+            scores = tuple(self._scores(hidden, share))
+            token = sampler.draw(drawn[work.seq], work.sample) if work.sample is not None else None
+        except ValueError as error:
+            return SequenceResult(work.seq, error=str(error))
+        return SequenceResult(work.seq, token, scores)
+
+    def _scores(self, hidden: NDArray[np.float32], share: _Share) -> Iterator[TokenLogprob]:
+        work = share.work
+        if work.score is None or work.score_targets is None:
+            return
+        rows = hidden[share.rows][: len(work.score_targets)]
+        for first in range(0, len(rows), _SCORED_ROWS):
+            logits = self.decoder.logits(rows[first : first + _SCORED_ROWS])
+            for row, target in zip(logits, work.score_targets[first : first + _SCORED_ROWS].tolist(), strict=True):
+                yield sampler.score(row, target, work.score)
+
+
+def _spans(plan: StepPlan) -> StepSpans:
+    return StepSpans(
+        np.array([len(w.tokens) for w in plan.works], np.int32),
+        np.array([w.start for w in plan.works], np.int32),
+        np.ascontiguousarray(np.concatenate([w.pages for w in plan.works]), np.int32),
+    )
+
+
+def _shares(plan: StepPlan) -> Iterator[_Share]:
+    row = 0
+    for work in plan.works:
+        yield _Share(work, slice(row, row + len(work.tokens)))
+        row += len(work.tokens)

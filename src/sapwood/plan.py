@@ -1,0 +1,82 @@
+"""One step's orders and its outcome: all that crosses between the scheduler and whoever runs the model.
+
+A step is three verbs: `schedule() -> StepPlan`, `run(plan) -> StepResult`, `apply(result)`. A sequence has some
+tokens computed and some wanted; a step lets the first catch up with the second. There is no prefill or decode phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sapwood.types import SamplingParams, SeqId, TokenLogprob
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOrder:
+    """Draw one token after the last token of a sequence's work."""
+
+    params: SamplingParams
+    seed: int
+    sample: int
+    """Which of the request's n samples; part of the key of the draws."""
+    prompt_len: int
+    """Tokens before this index are prompt, the rest were generated (penalties, min_tokens)."""
+    history: NDArray[np.int32]
+    """All tokens so far, prompt and output; the drawn token gets position len(history)."""
+    banned: tuple[int, ...] = ()
+    """Tokens that cannot be drawn now (end tokens before min_tokens)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceWork:
+    """Compute `tokens` at positions start .. start+len(tokens)-1 of one sequence. Never empty."""
+
+    seq: SeqId
+    tokens: NDArray[np.int32]
+    start: int
+    pages: NDArray[np.int32]
+    """Page table: page ids that cover positions 0 .. start+len(tokens)-1 (ceil of that over page_size entries)."""
+    sample: SampleOrder | None = None
+    """Set when this work reaches the end of the sequence: the logits of its last token are drawn from."""
+    score: int | None = None
+    """Set to report, for each computed position i, the logprob of the token at i+1 (`score` top entries)."""
+    score_targets: NDArray[np.int32] | None = None
+    """With `score`: the tokens that follow each computed token and exist (one shorter at the prompt's end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    step: int
+    works: tuple[SequenceWork, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(w.tokens) for w in self.works)
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceResult:
+    seq: SeqId
+    drawn: TokenLogprob | None = None
+    """The token drawn, if one was ordered. `logprob` is filled only when params.logprobs is not None (else 0.0)."""
+    scores: tuple[TokenLogprob, ...] = ()
+    error: str | None = None
+    """This sequence alone failed (a non-finite logit, say): its KV must not be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    step: int
+    results: tuple[SequenceResult, ...]
+    """In the order of the plan's works."""
+
+
+class Runner(Protocol):
+    """Runs a plan: writes the KV of every computed token into its page, then answers."""
+
+    def run(self, plan: StepPlan) -> StepResult: ...

@@ -1,0 +1,20 @@
+"""Who runs next: pure logic over the cache. It knows no model, no thread and no clock."""
+
+from __future__ import annotations
+
+from sapwood.sched.order import ORDERS, Candidate, Order
+from sapwood.sched.scheduler import Admitted, Notice, Outcome, Refused, Scheduler
+from sapwood.sched.sequence import Reuse, Sequence
+
+__all__ = [
+    "ORDERS",
+    "Admitted",
+    "Candidate",
+    "Notice",
+    "Order",
+    "Outcome",
+    "Refused",
+    "Reuse",
+    "Scheduler",
+    "Sequence",
+]

@@ -1,0 +1,139 @@
+"""One sample of one request while it is waiting or running: its tokens, and how far they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sapwood.cache import Lease, Namespace
+from sapwood.types import Request, SeqId, TokenLogprob
+
+_ROOM_FOR_OUTPUT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Where a prompt's tokens came from at first admission: `reused + sum(missed.values()) == prompt_len`."""
+
+    reused: int
+    missed: Mapping[str, int]
+
+
+class Sequence:
+    """Tokens wanted, tokens computed; work is the gap.
+
+    Attributes:
+        arrival: age rank of the request; the smaller, the older. Kept through preemption.
+        max_len: tokens (prompt and output) this sequence may reach.
+        end_tokens: tokens that cannot be drawn before `params.min_tokens`.
+        computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
+        lease: the pages held while running, else None.
+        reuse: the accounting of the first admission, None before it.
+        scores: logprobs of prompt tokens 1 .. so far, when the prompt is to be scored.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_length",
+        "arrival",
+        "computed",
+        "end_tokens",
+        "id",
+        "lease",
+        "max_len",
+        "namespace",
+        "preemptions",
+        "prompt_len",
+        "request",
+        "reuse",
+        "sample",
+        "scores",
+        "seed",
+        "waiting_since",
+    )
+
+    def __init__(
+        self,
+        id: SeqId,
+        request: Request,
+        namespace: Namespace,
+        *,
+        arrival: int,
+        max_len: int,
+        sample: int = 0,
+        seed: int = 0,
+        end_tokens: tuple[int, ...] = (),
+    ) -> None:
+        self.id = id
+        self.request = request
+        self.namespace = namespace
+        self.arrival = arrival
+        self.max_len = max_len
+        self.sample = sample
+        self.seed = seed
+        self.end_tokens = end_tokens
+        self.prompt_len = len(request.prompt)
+        self.computed = 0
+        self.preemptions = 0
+        self.waiting_since = 0.0
+        self.lease: Lease | None = None
+        self.reuse: Reuse | None = None
+        self.scores: list[TokenLogprob] = []
+        self._length = self.prompt_len
+        self._buffer = np.empty(self.prompt_len + _ROOM_FOR_OUTPUT, dtype=np.int32)
+        self._buffer[: self.prompt_len] = request.prompt
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """All tokens so far, prompt and output: a view that later appends leave as it is."""
+        return self._buffer[: self._length]
+
+    @property
+    def gap(self) -> int:
+        return self._length - self.computed
+
+    @property
+    def generated(self) -> int:
+        return self._length - self.prompt_len
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Sorts oldest first."""
+        return (self.arrival, self.sample)
+
+    @property
+    def draws(self) -> bool:
+        """Whether it still wants a token after those it has."""
+        return self._length < self.max_len
+
+    @property
+    def most_computed(self) -> int:
+        """Tokens whose KV this sequence can ever need: the last one drawn is never fed back."""
+        return max(self.prompt_len, self.max_len - 1)
+
+    @property
+    def scoring(self) -> bool:
+        """Whether its work still has prompt tokens to score; one sample does it for all."""
+        wanted = self.request.params.prompt_logprobs is not None and self.sample == 0
+        return wanted and len(self.scores) < self.prompt_len - 1
+
+    @property
+    def reads_cache(self) -> bool:
+        """Scoring needs the logits at every prompt position, so nothing may be skipped."""
+        scored = self.request.params.prompt_logprobs is not None and self.sample == 0
+        return self.request.reuse and not scored
+
+    def append(self, token: int) -> None:
+        if self._length == len(self._buffer):
+            # A new array, so that views handed out in a plan keep their content.
+            grown = np.empty(2 * len(self._buffer), dtype=np.int32)
+            grown[: self._length] = self._buffer
+            self._buffer = grown
+        self._buffer[self._length] = token
+        self._length += 1

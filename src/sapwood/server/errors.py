@@ -1,0 +1,82 @@
+"""Every failure as the body that OpenAI clients read: {"error": {"message", "type", "param", "code"}}."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from sapwood.chat import Json
+from sapwood.errors import NotFoundError, OutOfPagesError, RequestError, SapwoodError, UnavailableError
+
+
+class BodyTooLargeError(RequestError):
+    """The body is longer than the server takes (HTTP 413)."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request body is longer than the limit of {limit} bytes", code="body_too_large")
+
+
+class EngineFailedError(SapwoodError):
+    """The engine gave up on one request (HTTP 500); the message is the engine's own."""
+
+
+class ClientGoneError(Exception):
+    """Nobody is left to answer."""
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status for an error."""
+    match error:
+        case HTTPException():
+            return error.status_code
+        case BodyTooLargeError():
+            return 413
+        case NotFoundError():
+            return 404
+        case RequestError():
+            return 400
+        case UnavailableError() | OutOfPagesError():
+            return 503
+        case _:
+            return 500
+
+
+def error_json(error: Exception) -> Json:
+    """The body. Of an unforeseen error it tells nothing but that it happened: the log has the rest."""
+    status = status_of(error)
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    param, code = (error.param, error.code) if isinstance(error, RequestError) else (None, _code(status))
+    return {"error": {"message": _message(error), "type": kind, "param": param, "code": code}}
+
+
+def error_response(error: Exception) -> JSONResponse:
+    """The whole answer. Only what may pass by itself (503) invites the SDKs to try again."""
+    status = status_of(error)
+    headers = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
+    if isinstance(error, HTTPException) and error.headers:
+        headers.update(error.headers)
+    if isinstance(error, BodyTooLargeError):
+        headers["connection"] = "close"  # The rest of the body is not read.
+    return JSONResponse(error_json(error), status_code=status, headers=headers)
+
+
+def route_error(error: HTTPException, method: str, path: str) -> RequestError | HTTPException:
+    """What the router could not place, said in our words."""
+    if error.status_code == 404:
+        return NotFoundError(f"there is no route {method} {path}", code="unknown_url")
+    if error.status_code == 405:
+        detail = f"{method} is not allowed on {path}"
+        return HTTPException(405, detail, headers=error.headers)
+    return error
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, SapwoodError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
+    if isinstance(error, HTTPException):
+        return error.detail
+    return "internal error; the server's log has the details"
+
+
+def _code(status: int) -> str | None:
+    return {405: "method_not_allowed", 503: "unavailable", 500: "internal_error"}.get(status)

@@ -1,0 +1,189 @@
+"""One handler for every route that generates, streamed or not: read, prepare, submit, render, clean up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.types import Receive, Scope, Send
+
+from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Render, encode_event
+from sapwood.server.body import read_limited
+from sapwood.server.disconnect import unless_gone
+from sapwood.server.errors import EngineFailedError, error_json
+from sapwood.server.guard import RECORD_KEY
+from sapwood.server.log import Record
+from sapwood.server.merge import Arrival, MergedEvents
+from sapwood.server.ports import Built, Engine
+from sapwood.server.slot import Slot
+from sapwood.types import Delta, Finished, Request, Started, Usage
+
+HEADER_PATIENCE = 15.0
+"""Seconds a stream waits for its first event, so that early failures are real HTTP statuses."""
+
+KEEP_ALIVE_SECONDS = 10.0
+"""Silence after which a stream says that it is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call, ready for the engine: one request per prompt, and what turns their events into the answer."""
+
+    requests: tuple[Request, ...]
+    render: Render
+    stream: bool
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a dialect is given to prepare a job from."""
+
+    body: bytes
+    built: Built
+    served_name: str
+    id: str
+    created: int
+
+    def head(self, prefix: str) -> Head:
+        """The head of an answer whose id starts with `prefix`."""
+        fingerprint = f"fp_{self.built.facts.fingerprint[:16]}"
+        return Head(f"{prefix}-{self.id}", self.created, self.served_name, fingerprint)
+
+
+Prepare = Callable[[Order], Job]
+"""A dialect: parses and encodes. Runs in a worker thread, for bodies can be long; raises RequestError."""
+
+
+class GenerateEndpoint:
+    """An ASGI endpoint for one dialect."""
+
+    def __init__(self, prepare: Prepare, slot: Slot, max_body_bytes: int) -> None:
+        self._prepare, self._slot, self._max_body_bytes = prepare, slot, max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        built = self._slot.get()
+        body = await read_limited(HttpRequest(scope, receive), self._max_body_bytes)
+        record: Record = scope[RECORD_KEY]
+        order = Order(body, built, self._slot.name, record.id, int(time.time()))
+        await unless_gone(receive, self._answer(order, record, send))
+
+    async def _answer(self, order: Order, record: Record, send: Send) -> None:
+        job = await run_in_threadpool(self._prepare, order)
+        call = _Call(order.built.loop, job, record)
+        await (call.stream(send) if job.stream else call.whole(send))
+
+
+class _Call:
+    """One job while it runs."""
+
+    def __init__(self, engine: Engine, job: Job, record: Record) -> None:
+        self._engine, self._job, self._record = engine, job, record
+        self._usages: dict[int, Usage] = {}
+        self._finished: set[int] = set()
+        self._submitted_at = time.monotonic()
+
+    async def whole(self, send: Send) -> None:
+        """Everything in one body."""
+        async with MergedEvents(self._engine, self._job.requests) as events:
+            while self._open:
+                self._feed(await events.take(None))
+        (answer,) = self._job.render.end(self._final_usages)
+        body = json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+        headers = [
+            *self._headers(),
+            (b"content-type", b"application/json"),
+            _header("content-length", len(body)),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def stream(self, send: Send) -> None:
+        """Server-sent events. What fails after the first byte is told in the stream, which then ends."""
+        async with MergedEvents(self._engine, self._job.requests) as events:
+            first = await _quiet_take(events, HEADER_PATIENCE)
+            chunks = KEEP_ALIVE if first is None else self._chunks(first)
+            headers = [
+                *self._headers(),
+                (b"content-type", b"text/event-stream"),
+                (b"cache-control", b"no-cache"),
+            ]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": chunks, "more_body": True})
+            async for chunk in self._rest(events):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _rest(self, events: MergedEvents) -> AsyncIterator[bytes]:
+        try:
+            while self._open:
+                arrival = await _quiet_take(events, KEEP_ALIVE_SECONDS)
+                chunk = KEEP_ALIVE if arrival is None else self._chunks(arrival)
+                if chunk:
+                    yield chunk
+            yield b"".join(encode_event(chunk) for chunk in self._job.render.end(self._final_usages)) + DONE
+        except Exception as error:
+            self._record.ending = "failed"
+            yield encode_event(error_json(error))
+
+    @property
+    def _open(self) -> bool:
+        return len(self._finished) < len(self._job.requests)
+
+    @property
+    def _final_usages(self) -> list[Usage]:
+        return [self._usages[prompt] for prompt in range(len(self._job.requests))]
+
+    def _chunks(self, arrival: Arrival) -> bytes:
+        return b"".join(encode_event(chunk) for chunk in self._feed(arrival))
+
+    def _feed(self, arrival: Arrival) -> list[Json]:
+        event = arrival.event
+        if isinstance(event, Started | Finished):
+            self._note_usage(arrival.prompt, event.usage)
+        elif isinstance(event, Delta):
+            self._note_tokens(len(event.token_ids))
+        if isinstance(event, Finished):
+            self._finished.add(arrival.prompt)
+            if event.error is not None:
+                raise EngineFailedError(event.error)
+        return self._job.render.feed(arrival.prompt, event)
+
+    def _note_usage(self, prompt: int, usage: Usage) -> None:
+        self._usages[prompt] = usage
+        usages = self._usages.values()
+        self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
+        self._record.reused_tokens = sum(each.reused for each in usages)
+
+    def _note_tokens(self, count: int) -> None:
+        self._record.completion_tokens = (self._record.completion_tokens or 0) + count
+        if count and self._record.first_token_seconds is None:
+            self._record.first_token_seconds = time.monotonic() - self._submitted_at
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        headers = []
+        if len(self._usages) == len(self._job.requests):
+            reused = sum(usage.reused for usage in self._usages.values())
+            missed = sum(usage.prompt_tokens for usage in self._usages.values()) - reused
+            headers.append(_header("x-sapwood-cache", f"reused={reused};missed={missed}"))
+        # Only names that a header can carry, and not more than a reader would look at.
+        ignored = [name for name in self._job.ignored if name.isascii() and name.isidentifier()][:16]
+        if ignored:
+            headers.append(_header("x-sapwood-ignored", ",".join(ignored)))
+        return headers
+
+
+async def _quiet_take(events: MergedEvents, patience: float) -> Arrival | None:
+    """The next event, or None after `patience` seconds of silence."""
+    try:
+        return await events.take(patience)
+    except TimeoutError:
+        return None
+
+
+def _header(name: str, value: object) -> tuple[bytes, bytes]:
+    return (name.encode(), str(value).encode())

@@ -1,0 +1,56 @@
+"""The outermost layer: an id and a log record for every request, and an answer for every failure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sapwood.server.errors import ClientGoneError, error_response
+from sapwood.server.log import Record, RequestLog
+
+RECORD_KEY = "sapwood.record"
+"""Where a request's Record lies in its ASGI scope."""
+
+
+class Guard:
+    """Wraps the app. Whatever escapes it becomes a 500 whose body says nothing about the inside."""
+
+    def __init__(self, app: ASGIApp, log: RequestLog) -> None:
+        self._app, self._log = app, log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = Record(id=uuid.uuid4().hex, method=scope["method"], path=scope["path"])
+        scope[RECORD_KEY] = record
+        started = time.monotonic()
+        try:
+            await self._app(scope, receive, _tagging(send, record))
+        except ClientGoneError:
+            record.ending = "cancelled"
+        except asyncio.CancelledError:
+            record.ending = "cancelled"
+            raise
+        except Exception as error:
+            record.ending = "failed"
+            logging.getLogger("sapwood").exception("request %s failed", record.id)
+            if record.status is None:
+                await error_response(error)(scope, receive, _tagging(send, record))
+        finally:
+            record.seconds = time.monotonic() - started
+            self._log.write(record)
+
+
+def _tagging(send: Send, record: Record) -> Send:
+    async def tagged(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            record.status = message["status"]
+            message["headers"] = [*message["headers"], (b"x-request-id", f"req-{record.id}".encode())]
+        await send(message)
+
+    return tagged

@@ -1,0 +1,101 @@
+"""The engine's own counters as Prometheus text. Nothing is counted here: a scrape reads one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from sapwood.engine import EngineStats, HistogramSnapshot
+
+Labels = tuple[str, ...]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class EngineCollector(Collector):
+    """Turns `EngineStats` into metric families, labelled with the served model's name."""
+
+    def __init__(self, model: str, snapshot: Callable[[], EngineStats]) -> None:
+        self._model, self._snapshot = model, snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._snapshot()
+        yield from self._counters(stats)
+        yield from self._gauges(stats)
+        yield from self._histograms(stats)
+
+    def _counters(self, stats: EngineStats) -> Iterator[Metric]:
+        plain = {
+            "prompt_tokens": ("Prompt tokens of requests that were admitted.", stats.prompt_tokens),
+            "generated_tokens": ("Tokens drawn.", stats.generated_tokens),
+            "computed_tokens": ("Tokens computed, repeated work included.", stats.computed_tokens),
+            "preemptions": ("Times a running sequence gave up its pages.", stats.preemptions),
+            "aborts": ("Requests whose client went away.", stats.aborts),
+            "failures": ("Requests that ended with an error.", stats.failures),
+            "finished": ("Requests that were answered.", stats.finished),
+        }
+        for name, (help_text, value) in plain.items():
+            yield self._counter(name, help_text, {(): value})
+        reused: dict[Labels, int] = {("hot",): stats.reused_tokens}
+        yield self._counter("reused_tokens", "Prompt tokens not computed, by tier.", reused, "tier")
+        missed: dict[Labels, int] = {
+            (reason,): count for reason, count in sorted(stats.missed_tokens.items())
+        }
+        yield self._counter("missed_tokens", "Prompt tokens computed, by reason.", missed, "reason")
+        evicted: dict[Labels, int] = {("hot",): stats.evicted_tokens}
+        yield self._counter("evicted_tokens", "Tokens whose KV was given up, by tier.", evicted, "tier")
+
+    def _gauges(self, stats: EngineStats) -> Iterator[Metric]:
+        pages: dict[Labels, int] = {
+            (state,): getattr(stats.pages, state) for state in ("free", "tree", "leased", "private")
+        }
+        yield self._gauge("pages", "Pages of the hot pool, by state; they sum to the pool.", pages, "state")
+        yield self._gauge("requests_running", "Requests with a running sample.", {(): stats.running})
+        yield self._gauge("requests_waiting", "Requests with no running sample.", {(): stats.waiting})
+
+    def _histograms(self, stats: EngineStats) -> Iterator[Metric]:
+        waits = {
+            "time_to_first_token_seconds": ("From arrival to the first token.", stats.time_to_first_token),
+            "inter_token_seconds": ("Between two tokens of a sample.", stats.inter_token),
+            "queue_seconds": ("From arrival to the first work.", stats.queue),
+        }
+        for name, (help_text, snapshot) in waits.items():
+            yield self._histogram(name, help_text, {(): snapshot})
+        steps: dict[Labels, HistogramSnapshot] = {(part,): snapshot for part, snapshot in stats.step.items()}
+        yield self._histogram("step_seconds", "Parts of a step.", steps, "part")
+
+    def _counter(
+        self, name: str, help_text: str, values: dict[Labels, int], *labels: str
+    ) -> CounterMetricFamily:
+        family = CounterMetricFamily(f"sapwood_{name}", help_text, labels=("model", *labels))
+        for label_values, value in values.items():
+            family.add_metric((self._model, *label_values), value)
+        return family
+
+    def _gauge(self, name: str, help_text: str, values: dict[Labels, int], *labels: str) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(f"sapwood_{name}", help_text, labels=("model", *labels))
+        for label_values, value in values.items():
+            family.add_metric((self._model, *label_values), value)
+        return family
+
+    def _histogram(
+        self, name: str, help_text: str, values: dict[Labels, HistogramSnapshot], *labels: str
+    ) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(f"sapwood_{name}", help_text, labels=("model", *labels))
+        for label_values, snapshot in values.items():
+            edges = [*(repr(bound) for bound in snapshot.bounds), "+Inf"]
+            buckets = list(zip(edges, accumulate(snapshot.counts), strict=True))
+            family.add_metric((self._model, *label_values), buckets, snapshot.sum)
+        return family
+
+
+def metrics_text(model: str, snapshot: Callable[[], EngineStats]) -> bytes:
+    """The Prometheus exposition of one snapshot."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(EngineCollector(model, snapshot))
+    return generate_latest(registry)

@@ -1,0 +1,127 @@
+"""A served process: listens at once, loads the model meanwhile, drains on SIGTERM and ends with status 0."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+
+from sapwood.config import ServerConfig
+from sapwood.errors import SapwoodError
+from sapwood.server.app import create_app
+from sapwood.server.ports import Built
+from sapwood.server.slot import Slot
+
+DRAIN_SECONDS = 5.0
+"""How long running requests may go on after SIGTERM."""
+
+
+class AddressTakenError(SapwoodError):
+    """Something else listens there, or the address is not ours."""
+
+
+class Server:
+    """One server process. `load` builds the model; `say` takes the lines for the operator."""
+
+    def __init__(self, load: Callable[[], Built], config: ServerConfig, say: Callable[[str], None]) -> None:
+        self._load, self._config, self._say = load, config, say
+        self._slot = Slot(None, config.served_model_name)
+        self._built: Built | None = None
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Serve until SIGTERM or Ctrl-C. Raises what loading raised, and AddressTakenError."""
+        with contextlib.closing(_bind(self._config.host, self._config.port)) as listener:
+            web = _Uvicorn(_settings(create_app(self._slot, self._config)), self._stop_engine)
+            url = _url(self._config.host, listener.getsockname()[1])
+            loader = threading.Thread(
+                target=self._load_into_slot, args=(web, url), name="sapwood-load", daemon=True
+            )
+            loader.start()
+            web.run(sockets=[listener])
+        self._stop_engine(0.0)
+        if self._failure is not None:
+            raise self._failure
+
+    def _load_into_slot(self, web: _Uvicorn, url: str) -> None:
+        try:
+            self._built = self._load()
+        except BaseException as error:
+            self._failure = error
+            web.should_exit = True
+            return
+        self._slot.fill(self._built)
+        self._say(f"Sapwood serves {self._slot.name} at {url} (OpenAI clients: {url}/v1)")
+
+    def _stop_engine(self, drain: float) -> None:
+        if self._built is not None:
+            self._built.loop.shutdown(drain)
+
+
+class _Uvicorn(uvicorn.Server):
+    """Ends normally after a signal, and tells the engine to drain as soon as nobody new is let in."""
+
+    def __init__(self, config: uvicorn.Config, stop_engine: Callable[[float], None]) -> None:
+        super().__init__(config)
+        self._stop_engine = stop_engine
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        draining = asyncio.create_task(asyncio.to_thread(self._stop_engine, DRAIN_SECONDS))
+        await super().shutdown(sockets)
+        await draining
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The original raises the signal again at the end, and the exit status would be the signal's.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self._on_signal) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        # A second signal of either kind does not wait for anyone.
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _settings(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        # Longer than the engine drains: whoever is cut off then still gets told why.
+        timeout_graceful_shutdown=int(DRAIN_SECONDS) + 2,
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise AddressTakenError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another with --port"
+        ) from None
+    listener.listen(1024)
+    return listener
+
+
+def _url(host: str, port: int) -> str:
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}"

@@ -1,0 +1,44 @@
+"""Where the model will be once it is loaded: the server listens before that and says so."""
+
+from __future__ import annotations
+
+import time
+
+from sapwood.errors import UnavailableError
+from sapwood.server.ports import Built
+
+
+class Slot:
+    """Holds one built model. Filled once, from any thread.
+
+    Attributes:
+        created: when it was filled, in seconds since 1970.
+    """
+
+    def __init__(self, built: Built | None = None, served_name: str | None = None) -> None:
+        self._built, self._served_name = built, served_name
+        self.created = int(time.time())
+
+    def fill(self, built: Built) -> None:
+        self.created = int(time.time())
+        self._built = built
+
+    @property
+    def status(self) -> str:
+        """`loading`, `ok` or `dead`."""
+        if self._built is None:
+            return "loading"
+        return "ok" if self._built.loop.alive else "dead"
+
+    def get(self) -> Built:
+        """The model. Raises UnavailableError while it loads and after its engine died."""
+        if self._built is None:
+            raise UnavailableError("the model is still loading; try again in a moment")
+        if not self._built.loop.alive:
+            raise UnavailableError("the engine has stopped; the server must be restarted")
+        return self._built
+
+    @property
+    def name(self) -> str:
+        """The name that clients use. Raises UnavailableError while loading."""
+        return self._served_name or self.get().facts.model

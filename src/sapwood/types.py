@@ -1,0 +1,162 @@
+"""The words every room shares: what a request asks for and what the engine says about it. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+from sapwood.errors import RequestError
+
+PageId = NewType("PageId", int)
+"""A numbered place in the pool; holds the KV of `page_size` tokens."""
+
+SeqId = NewType("SeqId", int)
+"""One running or waiting sequence: one sample of one request."""
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose prefixes a request may share. With the model's fingerprint it makes a cache namespace."""
+
+    tenant: str = ""
+    adapter: str = ""
+    salt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How tokens are drawn and when to stop. Raises RequestError for a value out of range.
+
+    Attributes:
+        max_tokens: most tokens to generate; None means up to the context limit; 0 only prefills.
+        temperature: 0 is greedy.
+        top_k: keep the k likeliest tokens; 0 keeps all.
+        top_p: keep the smallest set whose probability reaches top_p.
+        min_p: drop tokens below min_p × the likeliest token's probability.
+        repetition_penalty: divides (positive) or multiplies (negative) logits of tokens seen in prompt or output.
+        presence_penalty, frequency_penalty: subtracted per token seen in the output (once, per count).
+        logit_bias: token id → value added to its logit.
+        seed: key of the counter-based draws; None lets the engine pick one.
+        n: samples of the same prompt.
+        stop: strings that end the text; the text is cut before the match.
+        stop_token_ids: token ids that end the sequence.
+        ignore_eos: do not stop at the model's end token.
+        min_tokens: end and stop tokens cannot be drawn before that many tokens.
+        logprobs: None, or how many top entries to report per generated token (0 = the chosen one only).
+        prompt_logprobs: the same for the prompt's own tokens; switches reuse off for this request.
+    """
+
+    max_tokens: int | None = 16
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    n: int = 1
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 0, "at least 0"),
+            ("temperature", 0.0 <= self.temperature <= 100.0, "between 0 and 100"),
+            ("top_k", self.top_k >= 0, "at least 0 (0 keeps all tokens)"),
+            ("top_p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
+            ("min_p", 0.0 <= self.min_p <= 1.0, "between 0 and 1"),
+            ("repetition_penalty", 0.0 < self.repetition_penalty <= 100.0, "above 0 and at most 100"),
+            ("presence_penalty", -2.0 <= self.presence_penalty <= 2.0, "between -2 and 2"),
+            ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "between -2 and 2"),
+            ("n", 1 <= self.n <= 128, "between 1 and 128"),
+            ("min_tokens", self.min_tokens >= 0, "at least 0"),
+            ("stop", all(self.stop), "made of non-empty strings"),
+        )
+        for name, valid, expected in checks:
+            if not valid:
+                raise RequestError(f"{name!r} is {getattr(self, name)!r}; it must be {expected}", param=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt to be answered `params.n` times."""
+
+    id: str
+    prompt: tuple[int, ...]
+    params: SamplingParams
+    scope: Scope = Scope()
+    priority: int = 0
+    reuse: bool = True
+    """False reads nothing from the cache (its pages are still committed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token's natural-log probability under the raw (unpenalised, temperature 1) distribution.
+
+    `top` lists (token, logprob) from likeliest down; an entry for the token itself has the very same float.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one request cost. `reused + sum(missed.values()) == prompt_tokens`, always."""
+
+    prompt_tokens: int
+    reused: int
+    missed: Mapping[str, int]
+    completion_tokens: int = 0
+    """Over all samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A request's prompt is being read for the first time; its reuse is now known."""
+
+    request_id: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScored:
+    """The whole prompt's own logprobs; the first entry is None (nothing comes before it)."""
+
+    request_id: str
+    logprobs: tuple[TokenLogprob | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a step added to one sample: text may lag behind token_ids (half a character, a possible stop string)."""
+
+    request_id: str
+    sample: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All samples are done; the last event of a request. `error` is set when it failed."""
+
+    request_id: str
+    usage: Usage
+    error: str | None = None
+
+
+Event = Started | PromptScored | Delta | Finished

@@ -1,0 +1,170 @@
+"""The cache against its slow twin: any order of calls leaves both with the same pages in the same places.
+
+Besides, every page carries what was "written" into it, and every lease must read back its own tokens: a page that is
+freed too early, shared by mistake or found under the wrong tokens shows up as wrong content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from cache.helpers import prefixes_of, radix_of, toks
+from cache.twin import Twin, TwinLease
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from sapwood.cache import Lease, Namespace, PrefixCache
+from sapwood.config import CacheConfig, IndexName
+from sapwood.errors import OutOfPagesError
+
+CAPACITY = 14
+NAMESPACES = (Namespace("m"), Namespace("m", tenant=""), Namespace("m", salt="s"))
+
+namespaces = st.sampled_from(NAMESPACES)
+blocks = st.lists(st.integers(0, 2), max_size=5)
+tails = st.integers(0, 15)
+picks = st.integers(0, 99)
+
+
+@dataclass
+class Pair:
+    """One sequence, leased on both sides."""
+
+    namespace: Namespace
+    tokens: tuple[int, ...]
+    real: Lease
+    twin: TwinLease
+    written: int
+    """Tokens at the front whose KV exists."""
+
+
+class CacheMachine(RuleBasedStateMachine):
+    page_size = 1
+    index: IndexName = "radix"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = PrefixCache(CAPACITY, CacheConfig(page_size=self.page_size, prefix_index=self.index))
+        self.twin = Twin(CAPACITY, self.page_size, remembers=self.index == "radix")
+        self.pairs: list[Pair] = []
+        self.content: dict[int, tuple[Namespace, tuple[int, ...]]] = {}
+
+    def sequence(self, blocks: list[int], tail: int) -> tuple[int, ...]:
+        """Pages from a tiny alphabet, two of which differ in their last token only; then a partial page."""
+        size = self.page_size
+        alphabet = [[0] * size, [*[0] * (size - 1), 1], [2, *[0] * (size - 1)]]
+        tokens = [token for block in blocks for token in alphabet[block]]
+        return tuple(tokens + [0] * (tail % size))
+
+    @rule(namespace=namespaces, blocks=blocks, tail=tails, limit=st.none() | st.integers(0, 40))
+    def begin(self, namespace: Namespace, blocks: list[int], tail: int, limit: int | None) -> None:
+        tokens = self.sequence(blocks, tail)
+        found = self.cache.match(namespace, toks(*tokens[:limit])).tokens
+        real = self.cache.lease(namespace, toks(*tokens), limit)
+        twin = self.twin.lease(namespace, tokens, limit)
+        assert real.matched == real.covered == real.committed == len(twin.tokens) == found
+        self.pairs.append(Pair(namespace, tokens, real, twin, real.matched))
+
+    @precondition(lambda self: self.pairs)
+    @rule(pick=picks, blocks=blocks, tail=tails, held_back=st.integers(0, 2))
+    def advance(self, pick: int, blocks: list[int], tail: int, held_back: int) -> None:
+        pair = self.pairs[pick % len(self.pairs)]
+        tokens = pair.tokens + self.sequence(blocks, tail)
+        if not self.grow(pair, len(tokens)):
+            return
+        pair.tokens = tokens
+        for page in range(pair.real.committed // self.page_size, len(pair.real.table)):
+            end = min((page + 1) * self.page_size, len(tokens))
+            self.content[int(pair.real.table[page])] = (pair.namespace, tokens[:end])
+        pair.written = len(tokens)
+        done = tokens[: max(0, len(tokens) - held_back)]
+        self.cache.commit(pair.real, toks(*done))
+        self.twin.commit(pair.twin, done)
+
+    def grow(self, pair: Pair, length: int) -> bool:
+        before, table = self.cache.books(), pair.real.table.tolist()
+        if self.twin.grow(pair.twin, length):
+            self.cache.grow(pair.real, length)
+            assert pair.real.covered >= length
+            return True
+        with pytest.raises(OutOfPagesError):
+            self.cache.grow(pair.real, length)
+        assert self.cache.books() == before
+        assert pair.real.table.tolist() == table
+        return False
+
+    @precondition(lambda self: self.pairs)
+    @rule(pick=picks, again=st.booleans())
+    def release(self, pick: int, again: bool) -> None:
+        pair = self.pairs.pop(pick % len(self.pairs))
+        self.cache.release(pair.real)
+        self.twin.release(pair.twin)
+        if again:
+            self.cache.release(pair.real)
+        assert not pair.real.live
+
+    @rule(namespace=namespaces, blocks=blocks, tail=tails)
+    def look(self, namespace: Namespace, blocks: list[int], tail: int) -> None:
+        tokens = self.sequence(blocks, tail)
+        assert self.cache.match(namespace, toks(*tokens)).tokens == self.twin.match(namespace, tokens)
+
+    @rule(pages=st.integers(1, CAPACITY))
+    def press(self, pages: int) -> None:
+        """Somebody needs pages for a moment and commits nothing."""
+        namespace = Namespace("passing by")
+        real, twin = self.cache.lease(namespace, toks()), self.twin.lease(namespace, (), None)
+        self.grow(Pair(namespace, (), real, twin, 0), pages * self.page_size)
+        self.cache.release(real)
+        self.twin.release(twin)
+
+    @rule()
+    def flush(self) -> None:
+        flushed = self.cache.flush()
+        assert (flushed.flushed_tokens, flushed.kept_tokens) == self.twin.flush()
+
+    @invariant()
+    def books_are_equal(self) -> None:
+        self.cache.check()
+        books, twin = self.cache.books(), self.twin
+        assert (books.free, books.tree, books.private) == (twin.free, len(twin.used), twin.private)
+        assert books.free + books.tree + books.private == CAPACITY
+        assert books.leased == len(twin.pinned)
+        assert books.cached_tokens == len(twin.used) * self.page_size
+        assert books.evicted_tokens == twin.evicted * self.page_size
+        assert self.cache.room() == twin.room
+
+    @invariant()
+    def the_same_prefixes_are_cached(self) -> None:
+        if self.index == "radix":
+            assert set(prefixes_of(self.cache)) == self.twin.findable()
+            assert len(radix_of(self.cache).roots) <= len(NAMESPACES)
+
+    @invariant()
+    def every_lease_reads_its_own_tokens(self) -> None:
+        for pair in self.pairs:
+            assert len(pair.twin.tokens) == pair.real.committed
+            for page in range(-(-pair.written // self.page_size)):
+                end = min((page + 1) * self.page_size, pair.written)
+                assert self.content[int(pair.real.table[page])] == (pair.namespace, pair.tokens[:end])
+
+
+class CacheMachine4(CacheMachine):
+    page_size = 4
+
+
+class CacheMachine16(CacheMachine):
+    page_size = 16
+
+
+class CacheMachineNone(CacheMachine):
+    page_size = 4
+    index: IndexName = "none"
+
+
+CacheMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+TestPageSize1 = CacheMachine.TestCase
+TestPageSize4 = CacheMachine4.TestCase
+TestPageSize16 = CacheMachine16.TestCase
+TestNoIndex = CacheMachineNone.TestCase

@@ -1,0 +1,248 @@
+"""An engine over the fake runner, driven step by step, with the answers it should give."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sapwood.cache import PrefixCache
+from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
+from sapwood.engine import Engine, ModelFacts
+from sapwood.model.fake import FakeRunner, Hook
+from sapwood.types import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    PromptScored,
+    Request,
+    SamplingParams,
+    Scope,
+    Started,
+    TokenLogprob,
+    Usage,
+)
+
+VOCAB = 40
+SEED = 7
+
+# Letters, a two-letter piece, and the two bytes of "é" apart: text lags behind tokens now and then.
+PIECES: tuple[bytes, ...] = (
+    *(bytes([97 + i]) for i in range(26)),
+    *(bytes([65 + i]) for i in range(10)),
+    b"xy",
+    b"zz ",
+    b"\xc3",
+    b"\xa9",
+)
+
+
+class ByteDetok:
+    """A Detok over PIECES."""
+
+    def __init__(self, _prompt: tuple[int, ...]) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def add(self, token: int) -> str:
+        return self._decoder.decode(PIECES[token])
+
+    def flush(self) -> str:
+        return self._decoder.decode(b"", final=True)
+
+
+def text_of(tokens: tuple[int, ...]) -> str:
+    return b"".join(PIECES[t] for t in tokens).decode("utf-8", errors="replace")
+
+
+@dataclass
+class SampleLog:
+    tokens: tuple[int, ...] = ()
+    text: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish: FinishReason | None = None
+
+
+@dataclass
+class Log:
+    """Everything that was said of one request; refuses events out of order."""
+
+    request: Request
+    started: Usage | None = None
+    scored: tuple[TokenLogprob | None, ...] | None = None
+    samples: dict[int, SampleLog] = field(default_factory=dict)
+    finished: Finished | None = None
+
+    @property
+    def usage(self) -> Usage:
+        assert self.finished is not None
+        return self.finished.usage
+
+    def take(self, event: Event) -> None:
+        assert self.finished is None, f"{event} after the end"
+        match event:
+            case Started(usage=usage):
+                assert self.started is None
+                assert not self.samples
+                self.started = usage
+            case PromptScored(logprobs=logprobs):
+                assert self.scored is None
+                self.scored = logprobs
+            case Delta():
+                self._take_delta(event)
+            case Finished():
+                self.finished = event
+                self._check_usage(event.usage)
+
+    def _take_delta(self, delta: Delta) -> None:
+        sample = self.samples.setdefault(delta.sample, SampleLog())
+        assert sample.finish is None, f"{delta} after the sample's end"
+        sample.tokens += delta.token_ids
+        sample.text += delta.text
+        sample.logprobs += delta.logprobs
+        sample.finish = delta.finish
+
+    def _check_usage(self, usage: Usage) -> None:
+        assert usage.prompt_tokens == len(self.request.prompt)
+        assert usage.reused + sum(usage.missed.values()) == usage.prompt_tokens
+        assert 0 <= usage.reused < usage.prompt_tokens
+        assert all(count > 0 for count in usage.missed.values())
+        assert usage.completion_tokens == sum(len(s.tokens) for s in self.samples.values())
+        if self.started is not None:
+            assert (self.started.reused, self.started.missed) == (usage.reused, usage.missed)
+
+
+class Rig:
+    """Engine, cache and fake runner; `logs` keeps what each request was told."""
+
+    def __init__(
+        self,
+        pool: int = 4096,
+        *,
+        page_size: int = 1,
+        chunk: int = 64,
+        max_running: int = 8,
+        policy: OrderName = "fcfs",
+        context: int = 4096,
+        eos: tuple[int, ...] = (),
+        index: IndexName = "radix",
+        hook: Hook | None = None,
+    ) -> None:
+        self.cache = PrefixCache(pool // page_size, CacheConfig(page_size=page_size, prefix_index=index))
+        self.runner = FakeRunner(VOCAB, page_size, pool // page_size)
+        if hook is not None:
+            self.runner.hook = hook
+        self.facts = ModelFacts("fake", context, VOCAB, eos)
+        self.engine = Engine(
+            self.runner,
+            self.cache,
+            SchedulerConfig(chunk_tokens=chunk, max_running=max_running, schedule_policy=policy),
+            self.facts,
+            ByteDetok,
+            reuse=index != "none",
+            paranoid=True,
+            pick_seed=lambda: SEED,
+        )
+        self.logs: dict[str, Log] = {}
+        self.now = 0.0
+
+    def add(
+        self,
+        prompt: tuple[int, ...],
+        params: SamplingParams | None = None,
+        *,
+        scope: Scope = Scope(),
+        reuse: bool = True,
+    ) -> Log:
+        params = params or SamplingParams(temperature=0.0)
+        request = Request(f"r{len(self.logs)}", prompt, params, scope, reuse=reuse)
+        self.engine.add(request, self.now)
+        log = self.logs[request.id] = Log(request)
+        return log
+
+    def step(self) -> None:
+        self.now += 1.0
+        self.take(self.engine.step(self.now))
+
+    def abort(self, log: Log) -> None:
+        self.take(self.engine.abort(log.request.id))
+
+    def take(self, events: list[Event]) -> None:
+        for event in events:
+            self.logs[event.request_id].take(event)
+
+    def run(self, most_steps: int = 20_000) -> None:
+        """Step until idle."""
+        for _ in range(most_steps):
+            if not self.engine.busy:
+                return
+            self.step()
+        raise AssertionError(f"still busy after {most_steps} steps: {self.engine.request_ids}")
+
+    def ask(self, prompt: tuple[int, ...], params: SamplingParams | None = None, *, reuse: bool = True) -> Log:
+        """Add one request and step until idle."""
+        log = self.add(prompt, params, reuse=reuse)
+        self.run()
+        return log
+
+    # ---- judging -----------------------------------------------------------------------------------------------
+
+    def expect_solo(self, log: Log) -> None:
+        """The request succeeded, and each sample is what it would have been alone on a server without a cache."""
+        assert log.finished is not None
+        assert log.finished.error is None, log.finished.error
+        assert sorted(log.samples) == list(range(log.request.params.n))
+        for index, sample in log.samples.items():
+            assert sample == self.solo(log.request, index)
+
+    def solo(self, request: Request, sample: int) -> SampleLog:
+        """What a sample must be, by definition: draw all tokens, decode them at once, cut at the first end."""
+        params = request.params
+        ends = params.stop_token_ids + (() if params.ignore_eos else self.facts.eos)
+        most = self.facts.context - len(request.prompt) if params.max_tokens is None else params.max_tokens
+        seed = SEED if params.seed is None else params.seed
+        drawn = self.runner.solo(
+            request.prompt, params, most, seed=seed, sample=sample, end_tokens=ends
+        )
+        tokens = tuple(entry.token for entry in drawn)
+        for count in range(1, len(tokens) + 1):
+            if tokens[count - 1] in ends:
+                return _sample_log(drawn[:count], text_of(tokens[: count - 1]), "stop", params)
+            cut = _cut(tokens[:count], params)
+            if cut is not None:
+                return _sample_log(drawn[:count], cut, "stop", params)
+        return _sample_log(drawn, text_of(tokens), "length", params)
+
+    def expect_no_leaks(self) -> None:
+        """Idle: no page is leased or private, and a flush empties the pool."""
+        assert not self.engine.busy
+        stats = self.engine.stats()
+        assert (stats.running, stats.waiting, stats.pages.leased, stats.pages.private) == (0, 0, 0, 0)
+        self.engine.flush()
+        self.cache.check()
+        assert self.cache.books().free == self.cache.capacity_pages
+
+
+def _cut(tokens: tuple[int, ...], params: SamplingParams) -> str | None:
+    text = text_of(tokens)
+    if text.endswith("�"):
+        text = text[:-1]  # Perhaps half a character.
+    ends = [(text.find(stop) + len(stop), -len(stop)) for stop in params.stop if stop in text]
+    return None if not ends else text[: min(ends)[0] + min(ends)[1]]
+
+
+def _sample_log(
+    drawn: tuple[TokenLogprob, ...], text: str, finish: FinishReason, params: SamplingParams
+) -> SampleLog:
+    tokens = tuple(entry.token for entry in drawn)
+    return SampleLog(tokens, text, () if params.logprobs is None else drawn, finish)
+
+
+def prompt_of(length: int, salt: int = 0) -> tuple[int, ...]:
+    """Some tokens; other salts differ from the first token on."""
+    return tuple((7 * i + i * i // 5 + 11 * salt + salt) % VOCAB for i in range(length))
+
+
+def greedy(max_tokens: int | None = 8, **others: object) -> SamplingParams:
+    fields: Mapping[str, object] = {"temperature": 0.0, "max_tokens": max_tokens, **others}
+    return SamplingParams(**fields)  # type: ignore[arg-type]

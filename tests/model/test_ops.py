@@ -1,0 +1,216 @@
+"""The native kernels against their slow twin, bit for bit, and against themselves across rows, threads and splits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sapwood.model.kv import KvPool
+from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+from sapwood.model.ops_native import NativeOps
+from sapwood.model.ops_reference import ReferenceOps
+from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
+
+FORMATS: list[TensorFormat] = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"]
+ONE, TWO, TWIN = NativeOps(1), NativeOps(2), ReferenceOps()
+Floats = NDArray[np.float32]
+
+
+def weight(rng: np.random.Generator, format: TensorFormat, rows: int, cols: int) -> RawTensor:
+    values = rng.standard_normal((rows, cols)).astype(np.float32)
+    data: NDArray[Any]
+    if format == "f32":
+        data = values
+    elif format == "f16":
+        data = values.astype(np.float16)
+    elif format == "bf16":
+        data = (values.view(np.uint32) >> 16).astype(np.uint16)
+    else:
+        size = BLOCK_BYTES[format]
+        blocks = rng.integers(0, 256, (rows, cols // 32, size), dtype=np.uint8)
+        heads = (size - (32 if format == "q8_0" else 16)) // 2
+        scales = rng.standard_normal((rows, cols // 32, heads)).astype(np.float16)
+        blocks[:, :, : 2 * heads] = scales.view(np.uint8)
+        data = blocks.reshape(rows, -1)
+    return RawTensor("w", format, rows, cols, data)
+
+
+def floats(rng: np.random.Generator, *shape: int) -> Floats:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.tobytes() == b.tobytes()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    format=st.sampled_from(FORMATS),
+    rows=st.integers(1, 15),
+    outputs=st.integers(1, 40),
+    blocks=st.integers(1, 3),
+    with_norm=st.booleans(),
+    with_bias=st.booleans(),
+    accumulate=st.booleans(),
+)
+def test_linear_equals_its_twin(
+    seed: int, format: TensorFormat, rows: int, outputs: int, blocks: int, with_norm: bool, with_bias: bool,
+    accumulate: bool,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(seed)
+    width = 32 * blocks
+    raw = weight(rng, format, outputs, width)
+    x, out = floats(rng, rows, width), floats(rng, rows, outputs)
+    norm = Norm(floats(rng, width), 1e-5) if with_norm else None
+    bias = floats(rng, outputs) if with_bias else None
+    expected = out.copy()
+    TWIN.linear(x, TWIN.pack([raw]), expected, norm=norm, bias=bias, accumulate=accumulate)
+    for ops in (ONE, TWO):
+        got = out.copy()
+        ops.linear(x, ops.pack([raw]), got, norm=norm, bias=bias, accumulate=accumulate)
+        assert same(got, expected)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("width", [32, 576])
+def test_a_row_does_not_depend_on_its_neighbours(format: TensorFormat, width: int) -> None:
+    rng = np.random.default_rng(1)
+    packed = TWO.pack([weight(rng, format, 200, width)])
+    x = floats(rng, 300, width)
+    whole = np.empty((300, 200), np.float32)
+    TWO.linear(x, packed, whole)
+    for count in (1, 2, 3, 4, 5, 6, 7, 13, 97):
+        part = np.empty((count, 200), np.float32)
+        ONE.linear(x[50 : 50 + count], packed, part)
+        assert same(part, whole[50 : 50 + count]), f"{count} rows"
+
+
+def test_packing_several_matrices_keeps_each_format() -> None:
+    rng = np.random.default_rng(2)
+    raws = [weight(rng, "q4_1", 48, 64), weight(rng, "q8_0", 16, 64), weight(rng, "f16", 21, 64)]
+    x = floats(rng, 3, 64)
+    together = np.empty((3, 85), np.float32)
+    ONE.linear(x, ONE.pack(raws), together)
+    apart = [np.empty((3, raw.rows), np.float32) for raw in raws]
+    for raw, out in zip(raws, apart, strict=True):
+        ONE.linear(x, ONE.pack([raw]), out)
+    assert same(together, np.concatenate(apart, axis=1))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 11])
+def test_gated_linear_equals_its_twin(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    gate, up = weight(rng, "q4_1", 37, 64), weight(rng, "q8_0", 37, 64)
+    x, norm = floats(rng, rows, 64), Norm(floats(rng, 64), 1e-6)
+    expected, got = np.empty((rows, 37), np.float32), np.empty((rows, 37), np.float32)
+    TWIN.gated_linear(x, TWIN.pack([gate]), TWIN.pack([up]), expected, norm=norm)
+    TWO.gated_linear(x, TWO.pack([gate]), TWO.pack([up]), got, norm=norm)
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 20, 576])
+def test_rms_norm_equals_its_twin(width: int) -> None:
+    rng = np.random.default_rng(width)
+    x, norm = floats(rng, 19, width), Norm(floats(rng, width), 1e-5)
+    expected, got = np.empty_like(x), np.empty_like(x)
+    TWIN.rms_norm(x, norm, expected)
+    TWO.rms_norm(x, norm, got)
+    assert same(got, expected)
+
+
+class Scene:
+    """Some sequences with KV in scattered pages; `run` computes one step through rope, store and attention."""
+
+    def __init__(self, seed: int, layout: HeadLayout, page_size: int, dtype: Any, starts: list[int], rows: list[int]):
+        rng = np.random.default_rng(seed)
+        self.layout, self.starts, self.rows = layout, starts, rows
+        counts = [-(-(s + r) // page_size) for s, r in zip(starts, rows, strict=True)]
+        pages = rng.permutation(sum(counts) + 3)[: sum(counts)].astype(np.int32)
+        self.tables = np.split(pages, np.cumsum(counts)[:-1])
+        shape = (1, sum(counts) + 3, page_size, layout.kv_heads, layout.head_dim)
+        storage = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}[dtype]
+        past = rng.standard_normal((2, *shape))
+        keys, values = past.astype(np.float32)
+        if dtype == "bf16":
+            keys, values = keys.view(np.uint32) >> 16, values.view(np.uint32) >> 16
+        self.kv = KvPool(keys.astype(storage), values.astype(storage), dtype)
+        self.qkv = floats(rng, sum(rows), layout.qkv_width)
+        half = layout.head_dim // 2
+        angles = rng.standard_normal((max(s + r for s, r in zip(starts, rows, strict=True)), half))
+        self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+        self.norms = HeadNorms(floats(rng, layout.head_dim), floats(rng, layout.head_dim), 1e-6)
+
+    def run(self, ops: Any, *, window: int | None = None, norms: bool = False) -> tuple[Floats, KvPool]:
+        kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
+        qkv = self.qkv.copy()
+        plan = ops.plan(_spans(self.rows, self.starts, self.tables), kv)
+        ops.rope_and_store(plan, qkv, self.layout, self.rope, kv, 0, self.norms if norms else None)
+        out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
+        ops.attention(plan, qkv, self.layout, kv, 0, out, window=window)
+        return out, kv
+
+
+def _spans(rows: list[int], starts: list[int], tables: list[NDArray[np.int32]]) -> StepSpans:
+    return StepSpans(np.array(rows, np.int32), np.array(starts, np.int32), np.concatenate(tables))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    layout=st.sampled_from([HeadLayout(3, 1, 16), HeadLayout(4, 2, 8), HeadLayout(2, 2, 20), HeadLayout(6, 2, 64)]),
+    page_size=st.sampled_from([1, 4, 16]),
+    dtype=st.sampled_from(["f16", "bf16", "f32"]),
+    spans=st.lists(st.tuples(st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
+    window=st.sampled_from([None, 1, 5, 70]),
+    norms=st.booleans(),
+)
+def test_attention_equals_its_twin(
+    seed: int, layout: HeadLayout, page_size: int, dtype: str, spans: list[tuple[int, int]], window: int | None,
+    norms: bool,
+) -> None:  # fmt: skip
+    scene = Scene(seed, layout, page_size, dtype, [s for s, _ in spans], [r for _, r in spans])
+    expected, pages = scene.run(TWIN, window=window, norms=norms)
+    for ops in (ONE, TWO):
+        got, stored = scene.run(ops, window=window, norms=norms)
+        assert same(stored.k, pages.k)
+        assert same(stored.v, pages.v)
+        assert same(got, expected)
+
+
+@pytest.mark.parametrize("window", [None, 33, 100])
+@pytest.mark.parametrize("chunks", [[200], [1] * 200, [7] * 28 + [4], [64, 64, 64, 8], [100, 3, 97]])
+def test_attention_does_not_depend_on_where_chunks_were_cut(chunks: list[int], window: int | None) -> None:
+    layout = HeadLayout(6, 2, 32)
+    scene = Scene(5, layout, 1, "f16", [0], [200])
+    whole, _ = scene.run(TWO, window=window)
+    kv = KvPool(np.zeros_like(scene.kv.k), np.zeros_like(scene.kv.v), "f16")
+    start = 0
+    for rows in chunks:
+        qkv = scene.qkv[start : start + rows].copy()
+        plan = TWO.plan(_spans([rows], [start], [scene.tables[0][: start + rows]]), kv)
+        TWO.rope_and_store(plan, qkv, layout, scene.rope, kv, 0)
+        out = np.empty((rows, layout.heads * layout.head_dim), np.float32)
+        TWO.attention(plan, qkv, layout, kv, 0, out, window=window)
+        assert same(out, whole[start : start + rows])
+        start += rows
+
+
+def test_a_page_table_that_does_not_fit_is_refused() -> None:
+    scene = Scene(0, HeadLayout(2, 1, 8), 4, "f16", [0], [5])
+    for ops in (ONE, TWIN):
+        with pytest.raises(ValueError, match="cover"):
+            ops.plan(_spans([5], [0], [np.array([0], np.int32)]), scene.kv)
+        with pytest.raises(ValueError, match="outside"):
+            ops.plan(_spans([5], [0], [np.array([0, 99], np.int32)]), scene.kv)
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    packed = ONE.pack([weight(np.random.default_rng(0), "f32", 16, 32)])
+    with pytest.raises(ValueError, match="shapes"):
+        ONE.linear(np.zeros((1, 31), np.float32), packed, np.zeros((1, 16), np.float32))
