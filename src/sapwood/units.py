@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from sapwood.errors import UsageError
 
-_SIZES = {
-    "": 1,
-    "b": 1,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "k": 2**10,
-    "m": 2**20,
-    "g": 2**30,
-    "t": 2**40,
-}
-_DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
+_SIZES: Mapping[str, float] = MappingProxyType(
+    {
+        "": 1,
+        "b": 1,
+        "kib": 2**10,
+        "mib": 2**20,
+        "gib": 2**30,
+        "tib": 2**40,
+        "kb": 10**3,
+        "mb": 10**6,
+        "gb": 10**9,
+        "tb": 10**12,
+        "k": 2**10,
+        "m": 2**20,
+        "g": 2**30,
+        "t": 2**40,
+    }
+)
+_DURATIONS: Mapping[str, float] = MappingProxyType(
+    {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+)
+_QUANTITY = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([a-z]*)\s*", re.ASCII | re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
@@ -32,7 +38,7 @@ def parse_size(text: str) -> int:
     Raises UsageError for anything else.
     """
     number, unit = _split(text, _SIZES, "a size such as 512MiB, 2GiB or plain bytes")
-    return int(number * _SIZES[unit])
+    return int(number * _SIZES[unit])  # Exact up to 2**53 bytes.
 
 
 def parse_duration(text: str) -> float:
@@ -43,15 +49,15 @@ def parse_duration(text: str) -> float:
 
 def format_size(count: int) -> str:
     """`count` bytes with a binary unit and at most two decimals, `1.5 GiB`."""
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
+    value, unit = float(count), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} TiB"
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.2f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
-def _split(text: str, units: dict[str, float] | dict[str, int], expected: str) -> tuple[float, str]:
+def _split(text: str, units: Mapping[str, float], expected: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text)
     if match is None or match[2].lower() not in units:
         raise UsageError(f"{text!r} is not {expected}")

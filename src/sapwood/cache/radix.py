@@ -221,7 +221,7 @@ class RadixIndex:
         self._offer(leaf.parent)
 
     def _undo_splits(self, end: Node) -> None:
-        """Join each chain of nodes on the path that no branch, lease or difference in age holds apart."""
+        """Join each chain of nodes on a path just released that neither a branch nor a lease holds apart."""
         node = end
         while node.parent is not None:
             above = []
@@ -248,7 +248,7 @@ class RadixIndex:
 
 def _is_one_run(upper: Node, lower: Node) -> bool:
     # With equal pins and no other child, no lease ends between the two.
-    return len(upper.children) == 1 and upper.pins == lower.pins and upper.used == lower.used
+    return len(upper.children) == 1 and upper.pins == lower.pins
 
 
 def _concatenated(parts: Sequence[PageIds]) -> PageIds:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sapwood.chat.body import clean_text, read_json, shown
+from sapwood.chat.body import at, clean_text, read_json, shown
+from sapwood.chat.detok import Detokenizer
+from sapwood.chat.encode import encode_conversation, encode_prompt
 from sapwood.chat.messages import Conversation, Message
 from sapwood.chat.openai import (
     Options,
@@ -25,16 +27,20 @@ from sapwood.chat.openai_render import (
     usage_json,
 )
 from sapwood.chat.sse import DONE, KEEP_ALIVE, SseReader, encode_event
+from sapwood.chat.template import ChatTemplate, encode_chat
+from sapwood.chat.tokenizer import Tokenizer, TokenizerFacts
 
 __all__ = [
     "DONE",
     "KEEP_ALIVE",
     "ChatAnswer",
     "ChatStream",
+    "ChatTemplate",
     "CompletionAnswer",
     "CompletionShape",
     "CompletionStream",
     "Conversation",
+    "Detokenizer",
     "Echo",
     "Head",
     "Json",
@@ -42,9 +48,15 @@ __all__ = [
     "Options",
     "Render",
     "SseReader",
+    "Tokenizer",
+    "TokenizerFacts",
+    "at",
     "check_tokens",
     "clean_text",
+    "encode_chat",
+    "encode_conversation",
     "encode_event",
+    "encode_prompt",
     "parse_chat",
     "parse_completion",
     "parse_conversation",

@@ -30,7 +30,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Body(BaseModel):
-    """Base of request bodies. No coercion: `true` is not 1, "3" is not 3. `model_extra` holds unknown fields."""
+    """Base of request bodies. Nothing is coerced: `true` is not 1. `model_extra` holds the unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True, protected_namespaces=())
 

@@ -10,7 +10,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn. `parts` are its text parts in order; a plain string is one part: both give the same prompt."""
+    """One turn. `parts` are its text parts in order; a plain string is one part, with the same prompt."""
 
     role: Role
     parts: tuple[str, ...]
@@ -23,8 +23,9 @@ class Message:
         return "\n".join(self.parts)
 
     def as_template_dict(self) -> dict[str, str]:
-        """The message as chat templates expect it: `role`, `content`, and the optional fields that are set."""
-        fields = {"role": self.role, "content": self.text}
+        """The message as templates expect it: `role`, `content` and the optional fields that are set."""
+        # Few templates know `developer`; it is the newer name of the same role.
+        fields = {"role": "system" if self.role == "developer" else self.role, "content": self.text}
         if self.name is not None:
             fields["name"] = self.name
         if self.tool_call_id is not None:

@@ -178,7 +178,7 @@ def parse_chat(fields: Mapping[str, Any], *, vocab_size: int) -> ChatCall:
 
 
 def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
-    """Only the conversation of a chat body, for `/tokenize`. Raises RequestError that names the wrong field."""
+    """Only the conversation of a chat body. Raises RequestError that names the offending field."""
     body = read_body(ChatBody, fields)
     _refuse_unsupported(body)
     return _conversation(body)

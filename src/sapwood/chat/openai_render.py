@@ -17,6 +17,8 @@ LOGPROB_FLOOR = -9999.0
 class TokenNames(Protocol):
     """What rendering asks of a tokenizer."""
 
+    @property
+    def special_ids(self) -> frozenset[int]: ...
     def token_text(self, token: int, /) -> str: ...
     def token_bytes(self, token: int, /) -> bytes: ...
 
@@ -61,7 +63,7 @@ class Render(Protocol):
 
 
 def usage_json(usages: Sequence[Usage]) -> Json:
-    """The `usage` object, physical: cached tokens are those not computed. A prompt counts once, whatever n is."""
+    """The `usage` object, physical: cached tokens were not computed. A prompt counts once, whatever n is."""
     prompt = sum(usage.prompt_tokens for usage in usages)
     completion = sum(usage.completion_tokens for usage in usages)
     reused = sum(usage.reused for usage in usages)
@@ -238,7 +240,7 @@ class CompletionStream:
 
 
 class Offsets:
-    """Where each next token starts, in characters. One inside a character starts where that character ends."""
+    """Where each next token starts, in characters. Inside a character, a token starts at its end."""
 
     def __init__(self, names: TokenNames, start: int) -> None:
         self._names, self._next = names, start
@@ -246,6 +248,8 @@ class Offsets:
     def take(self, token: int) -> int:
         """The offset of `token`, which comes next."""
         offset = self._next
+        if token in self._names.special_ids:
+            return offset  # Control tokens leave no text.
         # Every byte but a continuation byte begins a character.
         self._next += sum(byte & 0xC0 != 0x80 for byte in self._names.token_bytes(token))
         return offset

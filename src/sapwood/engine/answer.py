@@ -31,6 +31,7 @@ class Sample:
         self.sequence = sequence
         self.finish: FinishReason | None = None
         self.last_token_at: float | None = None
+        self.reported = 0
         self._detok = detok
         self._stops = StopMatcher(sequence.request.params.stop)
 
@@ -62,6 +63,7 @@ class Sample:
 
     def _delta(self, text: str, drawn: TokenLogprob | None, finish: FinishReason | None) -> Delta:
         self.finish = finish
+        self.reported += drawn is not None
         request = self.sequence.request
         with_logprobs = drawn is not None and request.params.logprobs is not None
         return Delta(
@@ -93,7 +95,7 @@ class Answer:
         """Reuse is the first sample's; the others read the prompt that it just read."""
         reuse = self.samples[0].sequence.reuse
         prompt_tokens = len(self.request.prompt)
-        completion_tokens = sum(sample.sequence.generated for sample in self.samples)
+        completion_tokens = sum(sample.reported for sample in self.samples)
         if reuse is None:
             return Usage(prompt_tokens, 0, {"not_read": prompt_tokens}, completion_tokens)
         return Usage(prompt_tokens, reuse.reused, dict(reuse.missed), completion_tokens)

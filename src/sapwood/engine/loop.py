@@ -157,7 +157,9 @@ class EngineLoop:
             if self._closed is None:
                 self._closed = UnavailableError("the engine is stopping; it takes no new requests")
                 self._commands.put(_Stop(drain))
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread.ident is None:
+            self._close(self._closed)  # It was never started: nobody else would tell those who wait.
+        elif self._thread is not threading.current_thread():
             self._thread.join()
 
     # ---- callers' side -----------------------------------------------------------------------------------------

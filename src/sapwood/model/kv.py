@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from sapwood.config import KvDtype
     from sapwood.model.spec import ModelSpec
 
-_STORAGE: dict[str, type[np.generic]] = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
+_STORAGE: Mapping[str, type[np.generic]] = MappingProxyType(
+    {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -82,9 +82,8 @@ class RopeSpec:
     def frequencies(self) -> RopeFrequencies:
         """The frequencies by transformers' formulas, evaluated in float64.
 
-        `ntk` is the dynamic NTK formula fixed at the full stretched length, factor × trained context: a
-        frequency that moved with the sequence would belie keys already stored. It equals transformers' at that
-        length only.
+        `ntk` is the dynamic NTK formula fixed at the full stretched length, factor × trained context: one
+        that moved with the sequence would belie stored keys. It equals transformers' at that length only.
         """
         inverse = self._plain_inverse(self._base())
         scale = 1.0

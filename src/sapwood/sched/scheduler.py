@@ -131,7 +131,6 @@ class Scheduler:
         self._expect_between_steps("schedule")
         budget = self._chunk_tokens
         works: list[SequenceWork] = []
-        preempted_before = self._preemptions
         decoding, reading = self._by_gap()
         for sequence in decoding:
             if budget == 0:
@@ -143,9 +142,7 @@ class Scheduler:
             if budget > 0 and sequence.id in self._running:
                 works.append(self._work(sequence, min(sequence.gap, budget)))
                 budget -= len(works[-1].tokens)
-        # Room made by a preemption belongs to the sequence that needed it.
-        if self._preemptions == preempted_before or not works:
-            works.extend(self._admit(budget, now))
+        works.extend(self._admit(budget, now))
         if not works:
             return None
         self._step += 1

@@ -13,13 +13,14 @@ from sapwood.chat import (
     Echo,
     Options,
     Render,
+    encode_conversation,
+    encode_prompt,
     parse_chat,
     parse_completion,
     read_json,
 )
 from sapwood.errors import NotFoundError
 from sapwood.server.generate import Job, Order
-from sapwood.server.prompts import encode_conversation, encode_prompt
 from sapwood.types import Request
 
 
@@ -35,7 +36,10 @@ def prepare_chat(order: Order) -> Job:
         if options.stream
         else ChatAnswer(head, built.tokenizer, **shape)
     )
-    request = _request(head.id, encode_conversation(built, call.conversation), options)
+    request = _request(
+        head.id, encode_conversation(built.tokenizer, built.template, call.conversation), options
+    )
+    built.loop.check(request)
     return Job((request,), render, options.stream, options.ignored)
 
 
@@ -45,7 +49,9 @@ def prepare_completion(order: Order) -> Job:
     call = parse_completion(read_json(order.body), vocab_size=built.facts.vocab_size)
     check_model(call.options.model, order.served_name)
     head, options = order.head("cmpl"), call.options
-    tokens = [encode_prompt(built, prompt, special=call.add_special_tokens) for prompt in call.prompts]
+    tokens = [
+        encode_prompt(built.tokenizer, prompt, start=call.add_special_tokens) for prompt in call.prompts
+    ]
     needs_text = call.echo or options.params.logprobs is not None
     shape = CompletionShape(
         prompts=tuple(
@@ -62,6 +68,9 @@ def prepare_completion(order: Order) -> Job:
     requests = tuple(
         _request(f"{head.id}-{i}" if many else head.id, ids, options) for i, ids in enumerate(tokens)
     )
+    # All of them before the first is submitted: a stream's status line cannot be taken back.
+    for request in requests:
+        built.loop.check(request)
     return Job(requests, render, options.stream, options.ignored)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from sapwood.chat import ChatTemplate, Tokenizer
 from sapwood.engine import EngineStats
 from sapwood.types import Event, Request
 
@@ -31,18 +32,6 @@ class Engine(Protocol):
     async def flush(self) -> FlushReport: ...
 
     def shutdown(self, drain: float = 0.0) -> None: ...
-
-
-class Tokenizer(Protocol):
-    """`sapwood.chat.Tokenizer`, as far as the server uses it."""
-
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> Sequence[int]: ...
-
-    def decode(self, tokens: Sequence[int]) -> str: ...
-
-    def token_text(self, token: int) -> str: ...
-
-    def token_bytes(self, token: int) -> bytes: ...
 
 
 class Facts(Protocol):
@@ -79,5 +68,7 @@ class Built(Protocol):
     def loop(self) -> Engine: ...
     @property
     def tokenizer(self) -> Tokenizer: ...
+    @property
+    def template(self) -> ChatTemplate: ...
     @property
     def facts(self) -> Facts: ...

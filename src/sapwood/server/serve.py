@@ -27,52 +27,58 @@ class AddressTakenError(SapwoodError):
 
 
 class Server:
-    """One server process. `load` builds the model; `say` takes the lines for the operator."""
+    """One server process. `load` builds the model; `say` takes the line for the operator once it is ready.
+
+    Attributes:
+        url: where it listens, from the moment it is made. Raises AddressTakenError then.
+    """
 
     def __init__(self, load: Callable[[], Built], config: ServerConfig, say: Callable[[str], None]) -> None:
-        self._load, self._config, self._say = load, config, say
+        self._load, self._say = load, say
         self._slot = Slot(None, config.served_model_name)
-        self._built: Built | None = None
         self._failure: BaseException | None = None
+        self._listener = _bind(config.host, config.port)
+        self.url = _url(config.host, self._listener.getsockname()[1])
+        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot)
 
     def run(self) -> None:
-        """Serve until SIGTERM or Ctrl-C. Raises what loading raised, and AddressTakenError."""
-        with contextlib.closing(_bind(self._config.host, self._config.port)) as listener:
-            web = _Uvicorn(_settings(create_app(self._slot, self._config)), self._stop_engine)
-            url = _url(self._config.host, listener.getsockname()[1])
-            loader = threading.Thread(
-                target=self._load_into_slot, args=(web, url), name="sapwood-load", daemon=True
-            )
-            loader.start()
-            web.run(sockets=[listener])
-        self._stop_engine(0.0)
+        """Serve until SIGTERM, Ctrl-C or `stop`. Raises what loading raised."""
+        loader = threading.Thread(target=self._load_into_slot, name="sapwood-load", daemon=True)
+        loader.start()
+        with contextlib.closing(self._listener):
+            self._web.run(sockets=[self._listener])
+        self._slot.shutdown(0.0)
         if self._failure is not None:
             raise self._failure
 
-    def _load_into_slot(self, web: _Uvicorn, url: str) -> None:
+    def stop(self) -> None:
+        """End `run`, as SIGTERM does. From any thread."""
+        self._web.should_exit = True
+
+    def close(self) -> None:
+        """Give the address back without having run."""
+        self._listener.close()
+
+    def _load_into_slot(self) -> None:
         try:
-            self._built = self._load()
+            built = self._load()
         except BaseException as error:
             self._failure = error
-            web.should_exit = True
+            self.stop()
             return
-        self._slot.fill(self._built)
-        self._say(f"Sapwood serves {self._slot.name} at {url} (OpenAI clients: {url}/v1)")
-
-    def _stop_engine(self, drain: float) -> None:
-        if self._built is not None:
-            self._built.loop.shutdown(drain)
+        self._slot.fill(built)
+        self._say(f"Sapwood serves {self._slot.name} at {self.url} (OpenAI clients: {self.url}/v1)")
 
 
 class _Uvicorn(uvicorn.Server):
     """Ends normally after a signal, and tells the engine to drain as soon as nobody new is let in."""
 
-    def __init__(self, config: uvicorn.Config, stop_engine: Callable[[float], None]) -> None:
+    def __init__(self, config: uvicorn.Config, slot: Slot) -> None:
         super().__init__(config)
-        self._stop_engine = stop_engine
+        self._slot = slot
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        draining = asyncio.create_task(asyncio.to_thread(self._stop_engine, DRAIN_SECONDS))
+        draining = asyncio.create_task(asyncio.to_thread(self._slot.shutdown, DRAIN_SECONDS))
         await super().shutdown(sockets)
         await draining
 

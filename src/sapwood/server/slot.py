@@ -23,6 +23,11 @@ class Slot:
         self.created = int(time.time())
         self._built = built
 
+    def shutdown(self, drain: float) -> None:
+        """Stop the engine, if there is one yet, giving its requests `drain` seconds to end. Blocks."""
+        if self._built is not None:
+            self._built.loop.shutdown(drain)
+
     @property
     def status(self) -> str:
         """`loading`, `ok` or `dead`."""

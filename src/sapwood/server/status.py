@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, is_dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,13 +11,22 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sapwood import __version__
-from sapwood.chat import Json, check_tokens, clean_text, parse_conversation, read_json, shown
+from sapwood.chat import (
+    Json,
+    at,
+    check_tokens,
+    clean_text,
+    encode_conversation,
+    encode_prompt,
+    parse_conversation,
+    read_json,
+    shown,
+)
 from sapwood.config import ServerConfig
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.metrics import CONTENT_TYPE, metrics_text
 from sapwood.server.openai_routes import check_model
-from sapwood.server.prompts import encode_conversation, encode_prompt
 from sapwood.server.slot import Slot
 
 
@@ -51,16 +60,23 @@ class StatusRoutes:
 
     async def server(self, _request: Request) -> Response:
         facts = self._slot.get().facts
-        fields: Json = asdict(facts) if is_dataclass(facts) and not isinstance(facts, type) else {}
         capacity_tokens = facts.capacity_pages * facts.page_size
         described = {
-            **fields,
             "model": self._slot.name,
+            "fingerprint": facts.fingerprint,
+            "exact": facts.exact,
+            "ops": facts.ops,
             "version": __version__,
             "ledger": "physical",
+            "vocab_size": facts.vocab_size,
+            "max_context": facts.max_context,
+            "page_size": facts.page_size,
+            "capacity_pages": facts.capacity_pages,
             "capacity_tokens": capacity_tokens,
             "capacity_bytes": capacity_tokens * facts.kv_bytes_per_token,
+            "kv_bytes_per_token": facts.kv_bytes_per_token,
             "max_body_bytes": self._config.max_body_bytes,
+            "notices": list(facts.notices),
         }
         return JSONResponse(described)
 
@@ -98,9 +114,9 @@ class StatusRoutes:
 
     def _tokenized(self, body: bytes) -> Json:
         built, fields = self._slot.get(), read_json(body)
-        check_model(_text(fields, "model", None), self._slot.name)
+        check_model(_optional_text(fields, "model"), self._slot.name)
         if "messages" in fields:
-            tokens = encode_conversation(built, parse_conversation(fields))
+            tokens = encode_conversation(built.tokenizer, built.template, parse_conversation(fields))
         else:
             special = fields.get("add_special_tokens", True)
             if not isinstance(special, bool):
@@ -108,26 +124,25 @@ class StatusRoutes:
                     f"'add_special_tokens' is {shown(special)}; it must be true or false",
                     param="add_special_tokens",
                 )
-            tokens = encode_prompt(built, _text(fields, "prompt", ...) or "", special=special)
+            tokens = encode_prompt(built.tokenizer, _required_text(fields, "prompt"), start=special)
         return {"tokens": list(tokens), "count": len(tokens), "max_model_len": built.facts.max_context}
 
     def _detokenized(self, body: bytes) -> Json:
         built, fields = self._slot.get(), read_json(body)
-        check_model(_text(fields, "model", None), self._slot.name)
+        check_model(_optional_text(fields, "model"), self._slot.name)
         tokens = fields.get("tokens")
         if not isinstance(tokens, list):
             raise RequestError(f"'tokens' is {shown(tokens)}; it must be a list of token ids", param="tokens")
-        return {"prompt": built.tokenizer.decode(check_tokens(tokens, "tokens", built.facts.vocab_size))}
+        ids = check_tokens(tokens, "tokens", built.facts.vocab_size)
+        return {"prompt": built.tokenizer.decode(ids, skip_special=False)}
 
 
-def _text(fields: Any, name: str, default: object) -> str | None:
-    """The text at `name`; `default` None makes it optional."""
+def _optional_text(fields: Mapping[str, Any], name: str) -> str | None:
+    return None if fields.get(name) is None else _required_text(fields, name)
+
+
+def _required_text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    if value is None and default is None:
-        return None
     if not isinstance(value, str):
         raise RequestError(f"{name!r} is {shown(value)}; it must be a string", param=name)
-    try:
-        return clean_text(value)
-    except ValueError as error:
-        raise RequestError(f"{name!r} {error}", param=name) from None
+    return at(name, clean_text, value)

@@ -1,4 +1,4 @@
-// One reader per weight format: walks a panel in ascending k and gives the 16 weights of each k as two vectors.
+// One reader per weight format, and the walk over a panel in ascending k.
 //
 // A weight has one value, however it is read: q8 and q4_0 products are exact in float32, q4_1 is d·q + m rounded once.
 #pragma once
@@ -8,88 +8,117 @@
 
 namespace sapwood {
 
-struct ReadF32 {
-  template <class Use>
-  static SAPWOOD_INLINE void walk(const uint8_t* panel, int inputs, Use use) {
-    const float* p = reinterpret_cast<const float*>(panel);
-    for (int k = 0; k < inputs; ++k, p += kPanel) use(k, load(p), load(p + 8));
+struct NoScale {};
+
+template <class Element, int kBytes>
+struct Plain {
+  using Scale = NoScale;
+  using Raw = const uint8_t*;
+  static constexpr int kHeader = 0, kStep = 1, kStepBytes = kPanel * kBytes;
+  static SAPWOOD_INLINE Scale scale(const uint8_t*) { return {}; }
+  static SAPWOOD_INLINE Raw raw(const uint8_t* q) { return q; }
+  static SAPWOOD_INLINE f32x8 weights(const Scale&, Raw q, int, int half) {
+    return Element::load8(q + half * kLanes * kBytes);
   }
 };
 
-struct ReadF16 {
-  template <class Use>
-  static SAPWOOD_INLINE void walk(const uint8_t* panel, int inputs, Use use) {
-    const uint16_t* p = reinterpret_cast<const uint16_t*>(panel);
-    for (int k = 0; k < inputs; ++k, p += kPanel) use(k, from_half(p), from_half(p + 8));
-  }
+struct F32 {
+  static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return load(reinterpret_cast<const float*>(p)); }
+};
+struct F16 {
+  static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return from_half(reinterpret_cast<const uint16_t*>(p)); }
+};
+struct Bf16 {
+  static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return from_bf16(reinterpret_cast<const uint16_t*>(p)); }
 };
 
-struct ReadBf16 {
-  template <class Use>
-  static SAPWOOD_INLINE void walk(const uint8_t* panel, int inputs, Use use) {
-    const uint16_t* p = reinterpret_cast<const uint16_t*>(panel);
-    for (int k = 0; k < inputs; ++k, p += kPanel) use(k, from_bf16(p), from_bf16(p + 8));
+struct Q8 {
+  struct Scale {
+    f32x8 d[2];
+  };
+  using Raw = const uint8_t*;
+  static constexpr int kHeader = 32, kStep = 1, kStepBytes = kPanel;
+  static SAPWOOD_INLINE Raw raw(const uint8_t* q) { return q; }
+  static SAPWOOD_INLINE Scale scale(const uint8_t* block) {
+    const uint16_t* d = reinterpret_cast<const uint16_t*>(block);
+    return {{from_half(d), from_half(d + 8)}};
   }
-};
-
-struct ReadQ8 {
-  template <class Use>
-  static SAPWOOD_INLINE void walk(const uint8_t* panel, int inputs, Use use) {
-    for (int k0 = 0; k0 < inputs; k0 += kBlock) {
-      const uint16_t* scales = reinterpret_cast<const uint16_t*>(panel);
-      const f32x8 d0 = from_half(scales), d1 = from_half(scales + 8);
-      const uint8_t* q = panel + 32;
-      for (int k = 0; k < kBlock; ++k, q += kPanel) use(k0 + k, from_i8(q) * d0, from_i8(q + 8) * d1);
-      panel = q;
-    }
+  static SAPWOOD_INLINE f32x8 weights(const Scale& s, Raw q, int, int half) {
+    return from_i8(q + half * kLanes) * s.d[half];
   }
 };
 
 // q4_0 is q4_1 with m = -8·d, which is exact in float32.
 template <bool kHasMin>
-struct ReadQ4 {
-  template <class Use>
-  static SAPWOOD_INLINE void walk(const uint8_t* panel, int inputs, Use use) {
-    for (int k0 = 0; k0 < inputs; k0 += kBlock) {
-      const uint16_t* scales = reinterpret_cast<const uint16_t*>(panel);
-      const f32x8 d0 = from_half(scales), d1 = from_half(scales + 8);
-      const f32x8 m0 = kHasMin ? from_half(scales + 16) : d0 * splat(-8.0f);
-      const f32x8 m1 = kHasMin ? from_half(scales + 24) : d1 * splat(-8.0f);
-      const uint8_t* q = panel + (kHasMin ? 64 : 32);
-      for (int k = 0; k < kBlock; k += 2, q += kPanel) pair(q, k0 + k, d0, d1, m0, m1, use);
-      panel = q;
-    }
+struct Q4 {
+  struct Scale {
+    f32x8 d[2], m[2];
+  };
+  static constexpr int kHeader = kHasMin ? 64 : 32, kStep = 2, kStepBytes = kPanel;
+  static SAPWOOD_INLINE Scale scale(const uint8_t* block) {
+    const uint16_t* d = reinterpret_cast<const uint16_t*>(block);
+    const f32x8 d0 = from_half(d), d1 = from_half(d + 8);
+    if (kHasMin) return {{d0, d1}, {from_half(d + 16), from_half(d + 24)}};
+    return {{d0, d1}, {d0 * splat(-8.0f), d1 * splat(-8.0f)}};
   }
-
- private:
-  template <class Use>
-  static SAPWOOD_INLINE void pair(const uint8_t* q, int k, f32x8 d0, f32x8 d1, f32x8 m0, f32x8 m1, Use& use) {
 #ifdef SAPWOOD_AVX2
-    const __m256i a = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(q)));
-    const __m256i b = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(q + 8)));
-    const __m256i low = _mm256_set1_epi32(15);
-    use(k, fma(_mm256_cvtepi32_ps(_mm256_and_si256(a, low)), d0, m0),
-        fma(_mm256_cvtepi32_ps(_mm256_and_si256(b, low)), d1, m1));
-    use(k + 1, fma(_mm256_cvtepi32_ps(_mm256_srli_epi32(a, 4)), d0, m0),
-        fma(_mm256_cvtepi32_ps(_mm256_srli_epi32(b, 4)), d1, m1));
+  struct Raw {
+    __m256i both[2];
+  };
+  static SAPWOOD_INLINE Raw raw(const uint8_t* q) {
+    return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(q))),
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(q + 8)))};
+  }
+  static SAPWOOD_INLINE f32x8 value(const Raw& r, int i, int half) {
+    return _mm256_cvtepi32_ps(i ? _mm256_srli_epi32(r.both[half], 4)
+                                : _mm256_and_si256(r.both[half], _mm256_set1_epi32(15)));
+  }
 #else
-    uint8_t even[kPanel], odd[kPanel];
-    for (int i = 0; i < kPanel; ++i) even[i] = q[i] & 15, odd[i] = q[i] >> 4;
-    use(k, fma(from_u8(even), d0, m0), fma(from_u8(even + 8), d1, m1));
-    use(k + 1, fma(from_u8(odd), d0, m0), fma(from_u8(odd + 8), d1, m1));
+  using Raw = const uint8_t*;
+  static SAPWOOD_INLINE Raw raw(const uint8_t* q) { return q; }
+  static SAPWOOD_INLINE f32x8 value(Raw q, int i, int half) {
+    uint8_t nibbles[kLanes];
+    for (int c = 0; c < kLanes; ++c) nibbles[c] = i ? q[8 * half + c] >> 4 : q[8 * half + c] & 15;
+    return from_u8(nibbles);
+  }
 #endif
+  static SAPWOOD_INLINE f32x8 weights(const Scale& s, const Raw& r, int i, int half) {
+    return fma(value(r, i, half), s.d[half], s.m[half]);
   }
 };
+
+// Walks P panels of one format side by side (two hide the latency of a single row's chain), k ascending:
+// use(k, p, half, w) with w the 8 weights of panel p at k, lanes 0..7 (half 0) or 8..15.
+template <class Reader, int P, class Use>
+SAPWOOD_INLINE void walk(const uint8_t* const (&panels)[P], int inputs, Use use) {
+  const uint8_t* at[P];
+  for (int p = 0; p < P; ++p) at[p] = panels[p];
+  const int block = Reader::kHeader ? kBlock : inputs;
+  for (int k0 = 0; k0 < inputs; k0 += block) {
+    typename Reader::Scale scales[P];
+    for (int p = 0; p < P; ++p) scales[p] = Reader::scale(at[p]), at[p] += Reader::kHeader;
+    for (int k = k0; k < k0 + block; k += Reader::kStep) {
+      typename Reader::Raw raw[P];
+      for (int p = 0; p < P; ++p) raw[p] = Reader::raw(at[p]), at[p] += Reader::kStepBytes;
+#pragma GCC unroll 2
+      for (int i = 0; i < Reader::kStep; ++i)
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half)
+#pragma GCC unroll 2
+          for (int p = 0; p < P; ++p) use(k + i, p, half, Reader::weights(scales[p], raw[p], i, half));
+    }
+  }
+}
 
 template <class Use>
 SAPWOOD_INLINE void with_format(Format format, Use use) {
   switch (format) {
-    case Format::f32: return use(ReadF32{});
-    case Format::f16: return use(ReadF16{});
-    case Format::bf16: return use(ReadBf16{});
-    case Format::q8_0: return use(ReadQ8{});
-    case Format::q4_0: return use(ReadQ4<false>{});
-    case Format::q4_1: return use(ReadQ4<true>{});
+    case Format::f32: return use(Plain<F32, 4>{});
+    case Format::f16: return use(Plain<F16, 2>{});
+    case Format::bf16: return use(Plain<Bf16, 2>{});
+    case Format::q8_0: return use(Q8{});
+    case Format::q4_0: return use(Q4<false>{});
+    case Format::q4_1: return use(Q4<true>{});
   }
 }
 

@@ -9,7 +9,7 @@ namespace sapwood {
 
 namespace {
 
-constexpr int kDirectRows = 4;   // up to here weights are unpacked in registers, beyond it once into scratch
+constexpr int kDirectRows = 3;   // up to here weights are unpacked in registers, beyond it once into scratch
 constexpr int kRowBlock = 96;    // inputs of one piece stay in L2
 constexpr int kPanelGroup = 4;   // panels a piece takes
 
@@ -28,34 +28,43 @@ Rows normed(Workers& workers, Input in, int width) {
   return {y, width, in.rows};
 }
 
-// One panel for R rows, weights unpacked in registers.
-template <int R, class Reader>
-SAPWOOD_INLINE void direct(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
-  f32x8 lo[R], hi[R];
-  for (int r = 0; r < R; ++r) lo[r] = hi[r] = splat(0.0f);
-  Reader::walk(panel.data, depth, [&](int k, f32x8 b0, f32x8 b1) __attribute__((always_inline)) {
+// P panels for R rows, weights unpacked in registers.
+template <int R, int P, class Reader>
+void direct(const Panel* panels, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
+  f32x8 sum[P][R][2];
+  const uint8_t* data[P];
+  for (int p = 0; p < P; ++p) {
+    data[p] = panels[p].data;
+    for (int r = 0; r < R; ++r) sum[p][r][0] = sum[p][r][1] = splat(0.0f);
+  }
+  walk<Reader>(static_cast<const uint8_t* const(&)[P]>(data), depth,
+               [&](int k, int p, int half, f32x8 w) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const f32x8 a = splat(rows.x[r * rows.ld + k]);
-      lo[r] = fma(a, b0, lo[r]);
-      hi[r] = fma(a, b1, hi[r]);
+    for (int r = 0; r < R; ++r) sum[p][r][half] = fma(splat(rows.x[r * rows.ld + k]), w, sum[p][r][half]);
+  });
+  for (int p = 0; p < P; ++p)
+    for (int r = 0; r < R; ++r) store(out[p][r], sum[p][r][0]), store(out[p][r] + 8, sum[p][r][1]);
+}
+
+template <int P>
+void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
+  with_format(panels[0].format, [&](auto reader) {
+    using Reader = decltype(reader);
+    switch (rows.count) {
+      case 1: return direct<1, P, Reader>(panels, depth, rows, out);
+      case 2: return direct<2, Reader::kHeader ? 1 : P, Reader>(panels, depth, rows, out);
+      default: return direct<3, 1, Reader>(panels, depth, rows, out);
     }
   });
-  for (int r = 0; r < R; ++r) store(out[r], lo[r]), store(out[r] + 8, hi[r]);
 }
 
-template <int R>
-void direct_any(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
-  with_format(panel.format, [&](auto reader) { direct<R, decltype(reader)>(panel, depth, rows, out); });
-}
-
-void direct_rows(const Panel& panel, int depth, Rows rows, float (*out)[kPanel]) {
-  switch (rows.count) {
-    case 1: return direct_any<1>(panel, depth, rows, out);
-    case 2: return direct_any<2>(panel, depth, rows, out);
-    case 3: return direct_any<3>(panel, depth, rows, out);
-    default: return direct_any<4>(panel, depth, rows, out);
-  }
+// Handles panels[0] and, where one row's chain alone would wait for itself, panels[1]; says how many.
+int direct_some(const Panel* panels, int left, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
+  const bool registers = rows.count == 1 || (rows.count == 2 && !has_blocks(panels[0].format));
+  const bool two = left > 1 && registers && panels[1].format == panels[0].format;
+  if (two) direct_rows<2>(panels, depth, rows, out);
+  else direct_rows<1>(panels, depth, rows, out);
+  return two ? 2 : 1;
 }
 
 void tiled_rows(const float* weights, int depth, Rows rows, float (*out)[kPanel]) {
@@ -114,13 +123,15 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
   in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count),
             [&](int row, int count, int first, int last, int thread) {
     float* scratch = workers.scratch(thread, static_cast<size_t>(depth) * kPanel);
-    alignas(32) float t[kTileRows][kPanel];
-    for (int p = first; p < last; ++p) {
-      if (x.count <= kDirectRows) {
-        direct_rows(panels[p], depth, x, t);
-        finish(panels[p], 0, x.count, t, out, epilogue);
-        continue;
+    alignas(32) float t[kTileRows][kPanel], few[2][kTileRows][kPanel];
+    if (x.count <= kDirectRows) {
+      for (int p = first, done; p < last; p += done) {
+        done = direct_some(&panels[p], last - p, depth, x, few);
+        for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
       }
+      return;
+    }
+    for (int p = first; p < last; ++p) {
       const float* weights = weights_of(panels[p], depth, scratch);
       for (int r = row; r < row + count; r += kTileRows) {
         const Rows some = x.from(r, std::min(kTileRows, row + count - r));
@@ -138,14 +149,14 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
             [&](int row, int count, int first, int last, int thread) {
     const size_t panel_floats = static_cast<size_t>(depth) * kPanel;
     float* scratch = workers.scratch(thread, 2 * panel_floats);
-    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel];
+    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel], few[2][kTileRows][kPanel];
     for (int p = first; p < last; ++p) {
-      const Panel &gp = gate.panels()[p], &upp = up.panels()[p];
+      const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
+      const Panel &gp = pair[0], &upp = pair[1];
       if (x.count <= kDirectRows) {
-        direct_rows(gp, depth, x, g);
-        direct_rows(upp, depth, x, u);
-        silu_times(g, u, x.count, g);
-        finish(gp, 0, x.count, g, out, {});
+        if (direct_some(pair, 2, depth, x, few) == 1) direct_some(pair + 1, 1, depth, x, few + 1);
+        silu_times(few[0], few[1], x.count, few[0]);
+        finish(gp, 0, x.count, few[0], out, {});
         continue;
       }
       const float* gw = weights_of(gp, depth, scratch);

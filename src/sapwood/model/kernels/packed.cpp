@@ -51,7 +51,7 @@ size_t row_bytes(Format f, int inputs) {
 size_t panel_bytes(Format f, int inputs) { return row_bytes(f, inputs) * kPanel; }
 
 void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t bytes_per_row) {
-  const bool blocks = format == Format::q8_0 || format == Format::q4_0 || format == Format::q4_1;
+  const bool blocks = has_blocks(format);
   if (blocks && inputs_ % kBlock != 0) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
   if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
   const int count = (rows + kPanel - 1) / kPanel;
@@ -75,9 +75,9 @@ void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t b
 
 void unpack_panel(const Panel& panel, int inputs, float* out) {
   with_format(panel.format, [&](auto reader) {
-    decltype(reader)::walk(panel.data, inputs, [&](int k, f32x8 lo, f32x8 hi) {
-      store(out + k * kPanel, lo);
-      store(out + k * kPanel + 8, hi);
+    const uint8_t* const one[1] = {panel.data};
+    walk<decltype(reader)>(one, inputs, [&](int k, int, int half, f32x8 w) __attribute__((always_inline)) {
+      store(out + k * kPanel + half * kLanes, w);
     });
   });
 }

@@ -18,6 +18,8 @@ constexpr int kBlock = 32;
 
 enum class Format { f32, f16, bf16, q8_0, q4_0, q4_1 };
 
+inline bool has_blocks(Format f) { return f == Format::q8_0 || f == Format::q4_0 || f == Format::q4_1; }
+
 struct Panel {
   const uint8_t* data;
   Format format;

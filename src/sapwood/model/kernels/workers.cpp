@@ -39,18 +39,31 @@ void Workers::take(int thread) {
   for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*piece_)(i, thread);
 }
 
+// Enters, then looks whether the round is still open: either this sees it closed, or the caller sees it inside.
+void Workers::join_round(unsigned round, int thread) {
+  inside_.fetch_add(1);
+  if (open_.load() == round) take(thread);
+  inside_.fetch_sub(1);
+}
+
 void Workers::serve(int thread) {
   unsigned seen = 0;
   for (;;) {
-    for (int spin = 0; spin < kSpins && round_.load(std::memory_order_acquire) == seen; ++spin) relax();
-    if (round_.load(std::memory_order_acquire) == seen) {
+    for (int spin = 0; spin < kSpins && round_.load() == seen; ++spin) relax();
+    if (round_.load() == seen) {
       std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [&] { return round_.load() != seen; });
     }
-    seen = round_.load(std::memory_order_acquire);
+    seen = round_.load();
     if (stop_) return;
-    take(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    join_round(seen, thread);
+  }
+}
+
+void Workers::wait_for_helpers() const {
+  for (int spin = 0; inside_.load() != 0; ++spin) {
+    if (spin < kSpins) relax();
+    else std::this_thread::yield();
   }
 }
 
@@ -60,20 +73,19 @@ void Workers::run(int count, const std::function<void(int, int)>& piece) {
     for (int i = 0; i < count; ++i) piece(i, 0);
     return;
   }
+  piece_ = &piece;
+  count_ = count;
+  next_.store(0);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    piece_ = &piece;
-    count_ = count;
-    next_.store(0);
-    busy_.store(static_cast<int>(others_.size()));
-    round_.fetch_add(1, std::memory_order_release);
+    const unsigned round = round_.load() + 1 == 0 ? 1 : round_.load() + 1;
+    open_.store(round);
+    round_.store(round);
   }
   wake_.notify_all();
   take(0);
-  for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin) {
-    if (spin < kSpins) relax();
-    else std::this_thread::yield();
-  }
+  open_.store(0);
+  wait_for_helpers();
 }
 
 float* Workers::scratch(int thread, size_t floats) {

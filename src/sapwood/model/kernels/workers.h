@@ -1,7 +1,8 @@
 // A small thread pool that hands out pieces from an atomic counter.
 //
-// A static split makes everyone wait for the thread that lost its core; small pieces do not. Which thread takes which
-// piece never changes a bit: a piece writes its own outputs and no piece reduces into another's.
+// A static split makes everyone wait for the thread that lost its core; small pieces do not, and a helper that was not
+// scheduled in time is not waited for at all. Which thread takes which piece never changes a bit: a piece writes its own
+// outputs and no piece reduces into another's.
 #pragma once
 
 #include <atomic>
@@ -33,16 +34,19 @@ class Workers {
 
  private:
   void serve(int thread);
+  void join_round(unsigned round, int thread);
   void take(int thread);
+  void wait_for_helpers() const;
 
   std::vector<std::thread> others_;
   std::vector<std::vector<float>> scratch_;  // one a thread, then the common one
   std::mutex turn_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<unsigned> round_{0};
+  std::atomic<unsigned> round_{0};    // the newest round
+  std::atomic<unsigned> open_{0};     // the round that may be joined; 0: none
+  std::atomic<int> inside_{0};        // helpers in the open round, or just finding out that it has closed
   std::atomic<int> next_{0};
-  std::atomic<int> busy_{0};
   std::atomic<bool> stop_{false};
   int count_ = 0;
   const std::function<void(int, int)>* piece_ = nullptr;

@@ -1,0 +1,42 @@
+# Two commands do all the set-up: `make serve` and `make test`.
+PYTHON ?= python3
+PORT ?= 8000
+MODEL ?= smollm2-135m
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
+
+.PHONY: serve test check bench clean
+
+serve: $(VENV)/.installed
+	$(PY) -m sapwood serve $(MODEL) --port $(PORT) $(ARGS)
+
+test: $(VENV)/.test-ready
+	$(PY) -m pytest $(ARGS)
+
+check: $(VENV)/.test-ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.installed
+	$(PY) -m bench $(ARGS)
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: $(PY) $(SOURCES)
+	$(PY) -m pip install --quiet --editable .
+	touch $@
+
+# torch by its exact version: any other spelling may fetch gigabytes of CUDA.
+$(VENV)/.test-ready: $(VENV)/.installed
+	$(PY) -m pip install --quiet "torch==2.13.0"
+	$(PY) -m pip install --quiet --editable ".[test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,116 @@
+"""Puts a model, a cache, a scheduler and the text side together into an engine that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sapwood.cache import PrefixCache
+from sapwood.chat.detok import Detokenizer
+from sapwood.chat.template import ChatTemplate
+from sapwood.chat.tokenizer import Tokenizer
+from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
+from sapwood.engine.engine import Engine
+from sapwood.engine.limits import ModelFacts
+from sapwood.engine.loop import EngineLoop
+from sapwood.errors import ModelError
+from sapwood.model import Model, VocabSource, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFacts:
+    """What was built; does not change while it lives. Sizes in tokens, pages and bytes."""
+
+    model: str
+    fingerprint: str
+    exact: bool
+    ops: str
+    vocab_size: int
+    max_context: int
+    page_size: int
+    capacity_pages: int
+    kv_bytes_per_token: int
+    kv_memory: int
+    kv_memory_reason: str
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Built:
+    """A running engine and its text side. Whoever built it calls `loop.shutdown()`."""
+
+    loop: EngineLoop
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    facts: BuiltFacts
+
+
+def build_engine(
+    model: ModelConfig,
+    cache: CacheConfig | None = None,
+    scheduler: SchedulerConfig | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    paranoid: bool = False,
+) -> Built:
+    """Loads and starts everything; takes seconds. Raises UsageError or ModelError.
+
+    `paranoid` proves the cache's books after every step.
+    """
+    cache, scheduler = cache or CacheConfig(), scheduler or SchedulerConfig()
+    loaded = load_model(model, cache.page_size, progress)
+    tokenizer = load_tokenizer(loaded.name, loaded.vocab)
+    template = ChatTemplate.for_tokenizer(loaded.chat_template, tokenizer)
+    engine = Engine(
+        loaded.runner,
+        PrefixCache(loaded.pages, cache),
+        scheduler,
+        model_facts(loaded, tokenizer),
+        lambda context: Detokenizer(tokenizer, context),
+        reuse=cache.prefix_index != "none",
+        paranoid=paranoid,
+    )
+    facts = _facts(loaded, engine, cache.page_size, template)
+    return Built(EngineLoop(engine).start(), tokenizer, template, facts)
+
+
+def load_tokenizer(name: str, vocab: VocabSource | None) -> Tokenizer:
+    """Raises ModelError where a model brings no tokenizer, or one that cannot be read."""
+    if vocab is None:
+        raise ModelError(f"{name} has no tokenizer", hint="put its tokenizer.json into the model's folder")
+    if vocab.gguf is not None:
+        return Tokenizer.from_gguf(vocab.gguf)
+    assert vocab.tokenizer_json is not None
+    return Tokenizer.from_json(vocab.tokenizer_json, vocab.config)
+
+
+def model_facts(model: Model, tokenizer: Tokenizer) -> ModelFacts:
+    ends = dict.fromkeys(model.spec.eos_token_ids)
+    if tokenizer.eos_id is not None:
+        ends[tokenizer.eos_id] = None
+    return ModelFacts(model.fingerprint, model.spec.max_context, model.spec.vocab_size, tuple(ends))
+
+
+def _facts(model: Model, engine: Engine, page_size: int, template: ChatTemplate) -> BuiltFacts:
+    notices = list(model.notices)
+    if template.notice:
+        notices.append(template.notice)
+    if engine.limits.pool < engine.limits.context:
+        notices.append(
+            f"the pool holds {engine.limits.pool} tokens, less than one request of the full context of "
+            f"{engine.limits.context}; longer requests are refused"
+        )
+    return BuiltFacts(
+        model=model.name,
+        fingerprint=model.fingerprint,
+        exact=model.ops.exact,
+        ops=model.ops.name,
+        vocab_size=model.spec.vocab_size,
+        max_context=engine.limits.context,
+        page_size=page_size,
+        capacity_pages=model.pages,
+        kv_bytes_per_token=model.kv_bytes_per_token,
+        kv_memory=model.kv_memory.nbytes,
+        kv_memory_reason=model.kv_memory.reason,
+        notices=tuple(notices),
+    )

@@ -1,0 +1,251 @@
+"""Makers of tiny random models for any test: safetensors folders through transformers, GGUF files through `gguf`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file
+from sapwood.model.pull import resolve
+
+SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+MERGED = ("th", "he", "in", "er", "an", "the", "re", "on", "at", "en", "nd", "and", "ti", "es", "or", "te")
+VOCAB_SIZE = 320
+"""Rows of the embedding; the tokenizer has fewer entries."""
+
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+_SHAPE: Mapping[str, Any] = {
+    "vocab_size": VOCAB_SIZE,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 512,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+
+
+def default_model() -> Path:
+    """The default model's GGUF file, fetched on first use."""
+    return resolve("smollm2-135m")
+
+
+def tiny_llama(folder: Path, **changes: Any) -> Path:
+    """Llama; `changes` are config keys. `rope_parameters={"rope_type": "llama3", …}` and the like scale its rope."""
+    return _tiny(folder, "Llama", changes)
+
+
+def tiny_mistral(folder: Path, **changes: Any) -> Path:
+    """Mistral with a sliding window of 24 tokens on every layer; `sliding_window=None` switches it off."""
+    return _tiny(folder, "Mistral", {"sliding_window": 24, **changes})
+
+
+def tiny_qwen2(folder: Path, **changes: Any) -> Path:
+    """Qwen2: Q, K and V have biases. Tied by default, as the small ones are."""
+    return _tiny(folder, "Qwen2", {"tie_word_embeddings": True, **changes})
+
+
+def tiny_qwen3(folder: Path, **changes: Any) -> Path:
+    """Qwen3: norms on queries and keys, heads wider than hidden / heads."""
+    return _tiny(folder, "Qwen3", {"head_dim": 32, **changes})
+
+
+def _tiny(folder: Path, family: str, changes: Mapping[str, Any]) -> Path:
+    """Saves a random model, a byte-level tokenizer and a chat template into `folder`.
+
+    Besides config keys, `changes` may hold `dtype` ("float32", "bfloat16", "float16"), `seed` and `shard_size`.
+    """
+    import torch
+    import transformers
+
+    options = {"dtype": "float32", "seed": 0, "shard_size": "1GB", **changes}
+    dtype, seed, shard_size = options.pop("dtype"), options.pop("seed"), options.pop("shard_size")
+    config = getattr(transformers, f"{family}Config")(**{**_SHAPE, **options})
+    model = getattr(transformers, f"{family}ForCausalLM")(config)
+    randomise(model, seed)
+    model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=shard_size)
+    write_tokenizer(folder)
+    return folder
+
+
+def randomise(model: Any, seed: int) -> None:
+    """Spread-out weights, so that logits differ clearly; norms near 1, biases not 0 (as transformers leaves them)."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn(weight.shape, generator=generator)
+            weight.copy_(1.0 + 0.1 * noise if "norm" in name else 0.15 * noise)
+
+
+def byte_level_alphabet() -> list[str]:
+    """GPT-2's 256 characters for bytes, in byte order."""
+    kept = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    moved = {byte: 256 + n for n, byte in enumerate(b for b in range(256) if b not in kept)}
+    return [chr(moved.get(byte, byte)) for byte in range(256)]
+
+
+def tokenizer_description() -> dict[str, Any]:
+    """A tokenizer.json: three control tokens, the 256 bytes, sixteen merges."""
+    entries = [*SPECIALS, *byte_level_alphabet(), *MERGED]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, "content": text, **flags} for i, text in enumerate(SPECIALS)],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "vocab": {text: i for i, text in enumerate(entries)},
+            "merges": [[word[:-1], word[-1]] for word in MERGED],
+        },
+    }
+
+
+def write_tokenizer(folder: Path) -> None:
+    """tokenizer.json and tokenizer_config.json, with ChatML as the chat template."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer_description()), encoding="utf-8")
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIALS[0],
+        "eos_token": SPECIALS[2],
+        "chat_template": CHATML,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
+    """The same model as a GGUF file: matrices stored as ggml type `kind`, vectors as F32, Llama's Q and K permuted.
+
+    `facts` replace or add metadata; a `None` leaves a key out. `__` in a name stands for a dot.
+    """
+    from gguf import GGUFWriter
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    arch = "llama" if config["model_type"] == "mistral" else config["model_type"]
+    writer = GGUFWriter(path, arch)
+    for key, value in {
+        **_metadata(arch, config),
+        **{k.replace("__", "."): v for k, v in facts.items()},
+    }.items():
+        _write_fact(writer, key, value)
+    for name, values in _tensors(folder).items():
+        _write_tensor(writer, name, values, kind, arch, config)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _metadata(arch: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta", 10_000.0)}
+    entries = [*SPECIALS, *byte_level_alphabet(), *MERGED]
+    return {
+        "general.name": "tiny",
+        f"{arch}.block_count": config["num_hidden_layers"],
+        f"{arch}.context_length": config["max_position_embeddings"],
+        f"{arch}.embedding_length": config["hidden_size"],
+        f"{arch}.feed_forward_length": config["intermediate_size"],
+        f"{arch}.attention.head_count": config["num_attention_heads"],
+        f"{arch}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{arch}.attention.key_length": config["head_dim"],
+        f"{arch}.attention.value_length": config["head_dim"],
+        f"{arch}.attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
+        f"{arch}.rope.freq_base": float(rope["rope_theta"]),
+        f"{arch}.attention.sliding_window": config.get("sliding_window") if arch == "llama" else None,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": entries,
+        "tokenizer.ggml.token_type": [3] * len(SPECIALS) + [1] * (len(entries) - len(SPECIALS)),
+        "tokenizer.ggml.merges": [f"{word[:-1]} {word[-1]}" for word in MERGED],
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.chat_template": CHATML,
+    }
+
+
+def _write_fact(writer: Any, key: str, value: Any) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif value is not None:
+        writer.add_array(key, value)
+
+
+def _tensors(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for shard in sorted(folder.glob("*.safetensors")):
+        found.update(load_file(shard))
+    return found
+
+
+_PARTS: Mapping[str, str] = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def _write_tensor(
+    writer: Any, name: str, values: Any, kind: str, arch: str, config: Mapping[str, Any]
+) -> None:
+    from gguf import GGMLQuantizationType, quants
+
+    if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
+        heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
+        values = _interleaved(values, heads)
+    if values.ndim == 1 or kind == "F32":
+        writer.add_tensor(_gguf_name(name), values.astype(np.float32))
+        return
+    stored = GGMLQuantizationType[kind]
+    writer.add_tensor(_gguf_name(name), quants.quantize(values.astype(np.float32), stored), raw_dtype=stored)
+
+
+def _interleaved(values: Any, heads: int) -> Any:
+    """Row i of a head's first half goes to 2i, row i of its second half to 2i + 1, as converters to GGUF do."""
+    per_head = values.reshape(heads, -1, *values.shape[1:])
+    half = per_head.shape[1] // 2
+    mixed = np.empty_like(per_head)
+    mixed[:, 0::2], mixed[:, 1::2] = per_head[:, :half], per_head[:, half:]
+    return mixed.reshape(values.shape)
+
+
+def _gguf_name(name: str) -> str:
+    top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    if not name.startswith("model.layers."):
+        return {**top, "lm_head.weight": "output.weight"}[name]
+    _, _, layer, rest = name.split(".", 3)
+    part, _, suffix = rest.rpartition(".")
+    return f"blk.{layer}.{_PARTS[part]}.{suffix}"

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx
+import openai
+import pytest
+
+from sapwood.config import ServerConfig
+from sapwood.server import Server
+from server.fakes import FakeBuilt, FakeFacts, build_fake
+
+
+class Served:
+    """A running server over a fake model, and clients for it."""
+
+    def __init__(self, server: Server, built: FakeBuilt) -> None:
+        self.url, self.built = server.url, built
+        self.http = httpx.Client(base_url=server.url, timeout=30)
+        self.openai = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=30)
+
+    def script(self, text: bytes | None) -> None:
+        """What the model says from now on."""
+        self.built.runner.script = text
+
+    def close(self) -> None:
+        self.http.close()
+        self.openai.close()
+
+
+@contextmanager
+def serving(facts: FakeFacts | None = None, **settings: object) -> Iterator[Served]:
+    """Serve a fake model in a thread, over a real socket."""
+    built, ready = build_fake(facts), threading.Event()
+    config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
+    server = Server(lambda: built, config, lambda _line: ready.set())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert ready.wait(10)
+        served = Served(server, built)
+        yield served
+        served.close()
+    finally:
+        server.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def served(shared: Served) -> Served:
+    """The shared server, without a script and with nothing in its cache."""
+    shared.script(None)
+    assert shared.http.post("/flush_cache").status_code == 200
+    return shared
+
+
+@pytest.fixture
+def serve() -> Callable[..., object]:
+    """Makes a server of its own."""
+    return serving

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from server.fakes import FakeBuilt, build_fake
+
+from sapwood import LLM, SamplingParams
+from sapwood.errors import ContextLengthError, RequestError, SapwoodError, UnavailableError, UsageError
+from sapwood.types import Delta, Finished, Started
+
+GREEDY = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
+
+
+@pytest.fixture
+def built() -> FakeBuilt:
+    return build_fake()
+
+
+@pytest.fixture
+def llm(built: FakeBuilt) -> Iterator[LLM]:
+    with LLM.over(built) as llm:
+        yield llm
+
+
+def test_results_come_in_order_and_say_what_was_reused(llm: LLM) -> None:
+    prompts = [f"shared prefix, then {i}" for i in range(10)]
+    cold = llm.generate(prompts, GREEDY)
+    warm = llm.generate(prompts, GREEDY)
+    assert [r.token_ids for r in warm] == [r.token_ids for r in cold]
+    assert [r.prompt_tokens for r in cold] == [len(p) for p in prompts]
+    assert [r.reused_tokens for r in warm] == [len(p) - 1 for p in prompts]
+    assert {r.finish_reason for r in cold} == {"length"}
+    alone = [llm.generate(prompt, GREEDY)[0].token_ids for prompt in prompts]
+    assert alone == [r.token_ids for r in cold]
+
+
+def test_prompts_run_at_once(llm: LLM, built: FakeBuilt) -> None:
+    together = 0
+
+    def look(plan: object) -> frozenset[object]:
+        nonlocal together
+        together = max(together, len(plan.works))  # type: ignore[attr-defined]
+        return frozenset()
+
+    built.runner.hook = look  # type: ignore[assignment]
+    llm.generate([f"{i} prompt" for i in range(6)], GREEDY)
+    assert together == 6
+
+
+def test_all_shapes_of_prompts(llm: LLM) -> None:
+    text, ids = llm.generate("ab", GREEDY), llm.generate([97, 98], GREEDY)
+    both = llm.generate([[97, 98], "ab"], GREEDY)
+    assert text[0].token_ids == ids[0].token_ids == both[0].token_ids == both[1].token_ids
+    assert llm.generate([], GREEDY) == []
+
+
+def test_params_for_each_prompt(llm: LLM) -> None:
+    short, long = llm.generate(
+        ["a", "a"], [SamplingParams(max_tokens=1), SamplingParams(max_tokens=5, min_tokens=5)]
+    )
+    assert (len(short.token_ids), len(long.token_ids)) == (1, 5)
+    with pytest.raises(UsageError, match="2 prompts and 1 params"):
+        llm.generate(["a", "b"], [GREEDY])
+
+
+def test_samples_and_logprobs(llm: LLM) -> None:
+    params = SamplingParams(n=3, max_tokens=4, seed=1, ignore_eos=True, logprobs=2, prompt_logprobs=0)
+    (result,) = llm.generate("abc", params)
+    assert len({sample.token_ids for sample in result.samples}) == 3
+    assert [entry.token for entry in result.logprobs] == list(result.token_ids)
+    assert result.prompt_logprobs is not None
+    assert result.prompt_logprobs[0] is None
+    assert len(result.prompt_logprobs) == 3
+
+
+def test_a_chat_is_the_templates_prompt(llm: LLM, built: FakeBuilt) -> None:
+    built.runner.script = b"hello"
+    result = llm.chat([{"role": "user", "content": "hi"}])
+    assert (result.text, result.finish_reason) == ("hello", "stop")
+    rendered = "<|start|>user\nhi<|end|><|start|>assistant\n"
+    assert llm.generate(rendered, GREEDY)[0].reused_tokens == result.prompt_tokens - 1
+    with pytest.raises(RequestError) as caught:
+        llm.chat([{"role": "king", "content": "hi"}])
+    assert caught.value.param == "messages[0].role"
+
+
+def test_a_stream_is_the_engines_events_and_closing_it_aborts(llm: LLM, built: FakeBuilt) -> None:
+    events = list(llm.stream("abc", GREEDY))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    tokens = tuple(t for e in events if isinstance(e, Delta) for t in e.token_ids)
+    assert tokens == llm.generate("abc", GREEDY)[0].token_ids
+    endless = llm.stream("abc", SamplingParams(max_tokens=3000, ignore_eos=True))
+    next(endless)
+    endless.close()  # type: ignore[attr-defined]
+    llm.generate("x", GREEDY)
+    assert built.loop.stats().aborts == 1
+
+
+def test_it_works_inside_an_event_loop(llm: LLM) -> None:
+    async def notebook() -> int:
+        return len(llm.generate("abc", GREEDY)[0].token_ids)
+
+    assert asyncio.run(notebook()) == 8
+
+
+def test_one_bad_prompt_refuses_all_before_any_work(llm: LLM, built: FakeBuilt) -> None:
+    with pytest.raises(ContextLengthError, match="4096"):
+        llm.generate(["fine", "x" * 5000], GREEDY)
+    with pytest.raises(RequestError, match="token id"):
+        llm.generate([[1, 999]], GREEDY)
+    with pytest.raises(RequestError, match="empty"):
+        llm.generate([""], GREEDY)
+    assert built.runner.steps == 0
+
+
+def test_a_failed_request_is_an_error(llm: LLM, built: FakeBuilt) -> None:
+    built.runner.hook = lambda plan: frozenset(work.seq for work in plan.works)
+    with pytest.raises(SapwoodError, match="told to fail"):
+        llm.generate("abc", GREEDY)
+
+
+def test_flush_forgets(llm: LLM) -> None:
+    llm.generate("remember", GREEDY)
+    llm.flush()
+    assert llm.generate("remember", GREEDY)[0].reused_tokens == 0
+
+
+def test_a_closed_llm_says_so(built: FakeBuilt) -> None:
+    llm = LLM.over(built)
+    llm.close()
+    llm.close()
+    with pytest.raises(UnavailableError):
+        llm.generate("abc")
+
+
+def test_an_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        LLM("toy", page_sise=4)
+    assert caught.value.hint == "did you mean 'page_size'?"
+    with pytest.raises(UsageError, match="512MiB"):
+        LLM("toy", kv_memory="lots")
