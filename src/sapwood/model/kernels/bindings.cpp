@@ -121,7 +121,8 @@ Output output(Matrix out) { return {out.data(), stride(out)}; }
 
 void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out, std::optional<ConstVector> norm,
              float eps, std::optional<ConstVector> bias, bool accumulate) {
-  require(cols(x) == w.inputs() && cols(out) == w.outputs() && rows(x) == rows(out), "linear: shapes do not fit");
+  require(w.outputs() > 0 && cols(x) == w.inputs() && cols(out) == w.outputs() && rows(x) == rows(out),
+          "linear: shapes do not fit");
   const Epilogue e{optional(bias, w.outputs(), "linear: bias of another width"), accumulate};
   const Input in = input(x, norm, eps);
   const Output to = output(out);
@@ -131,7 +132,7 @@ void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out,
 
 void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, const PackedMatrix& up, Matrix out,
                    std::optional<ConstVector> norm, float eps) {
-  require(cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
+  require(gate.outputs() > 0 && cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
               cols(out) == gate.outputs() && rows(x) == rows(out) && gate.panels().size() == up.panels().size(),
           "gated_linear: shapes do not fit");
   const Input in = input(x, norm, eps);

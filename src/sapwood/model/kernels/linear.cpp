@@ -9,7 +9,6 @@ namespace sapwood {
 
 namespace {
 
-constexpr int kDirectRows = 3;   // up to here weights are unpacked in registers, beyond it once into scratch
 constexpr int kRowBlock = 96;    // inputs of one piece stay in L2
 constexpr int kPanelGroup = 4;   // panels a piece takes
 
@@ -26,6 +25,12 @@ Rows normed(Workers& workers, Input in, int width) {
   float* y = workers.common(static_cast<size_t>(in.rows) * width);
   rms_norm(workers, in, width, {y, width});
   return {y, width, in.rows};
+}
+
+// Up to so many rows, weights are unpacked in registers; beyond it, once into scratch. q4 needs more registers.
+int direct_limit(const PackedMatrix& w) {
+  const Format f = w.panels()[0].format;
+  return f == Format::q4_0 || f == Format::q4_1 ? 3 : 4;
 }
 
 // P panels for R rows, weights unpacked in registers.
@@ -53,7 +58,8 @@ void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kTileRo
     switch (rows.count) {
       case 1: return direct<1, P, Reader>(panels, depth, rows, out);
       case 2: return direct<2, Reader::kHeader ? 1 : P, Reader>(panels, depth, rows, out);
-      default: return direct<3, 1, Reader>(panels, depth, rows, out);
+      case 3: return direct<3, 1, Reader>(panels, depth, rows, out);
+      default: return direct<4, 1, Reader>(panels, depth, rows, out);
     }
   });
 }
@@ -112,7 +118,7 @@ void in_pieces(Workers& workers, int rows, int panels, int group, Body body) {
   });
 }
 
-int group_size(int rows) { return rows <= kDirectRows ? 2 * kPanelGroup : kPanelGroup; }
+int group_size(bool direct) { return direct ? 2 * kPanelGroup : kPanelGroup; }
 
 }  // namespace
 
@@ -120,11 +126,12 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
   const int depth = w.inputs();
   const auto& panels = w.panels();
   const Rows x = normed(workers, in, depth);
-  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count),
+  const bool few_rows = x.count <= direct_limit(w);
+  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(few_rows),
             [&](int row, int count, int first, int last, int thread) {
     float* scratch = workers.scratch(thread, static_cast<size_t>(depth) * kPanel);
     alignas(32) float t[kTileRows][kPanel], few[2][kTileRows][kPanel];
-    if (x.count <= kDirectRows) {
+    if (few_rows) {
       for (int p = first, done; p < last; p += done) {
         done = direct_some(&panels[p], last - p, depth, x, few);
         for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
@@ -145,7 +152,8 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
 void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Output out) {
   const int depth = gate.inputs();
   const Rows x = normed(workers, in, depth);
-  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count) / 2,
+  const bool few_rows = x.count <= direct_limit(gate);
+  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(few_rows) / 2,
             [&](int row, int count, int first, int last, int thread) {
     const size_t panel_floats = static_cast<size_t>(depth) * kPanel;
     float* scratch = workers.scratch(thread, 2 * panel_floats);
@@ -153,7 +161,7 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
     for (int p = first; p < last; ++p) {
       const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
       const Panel &gp = pair[0], &upp = pair[1];
-      if (x.count <= kDirectRows) {
+      if (few_rows) {
         if (direct_some(pair, 2, depth, x, few) == 1) direct_some(pair + 1, 1, depth, x, few + 1);
         silu_times(few[0], few[1], x.count, few[0]);
         finish(gp, 0, x.count, few[0], out, {});
