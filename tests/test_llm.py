@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from server.fakes import FakeBuilt, build_fake
 
 from sapwood import LLM, SamplingParams
 from sapwood.errors import ContextLengthError, RequestError, SapwoodError, UnavailableError, UsageError
 from sapwood.types import Delta, Finished, Started
+from server.fakes import FakeBuilt, build_fake
 
 GREEDY = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
 
@@ -51,7 +52,8 @@ def test_prompts_run_at_once(llm: LLM, built: FakeBuilt) -> None:
 
 def test_all_shapes_of_prompts(llm: LLM) -> None:
     text, ids = llm.generate("ab", GREEDY), llm.generate([97, 98], GREEDY)
-    both = llm.generate([[97, 98], "ab"], GREEDY)
+    mixed: list[Any] = [[97, 98], "ab"]
+    both = llm.generate(mixed, GREEDY)
     assert text[0].token_ids == ids[0].token_ids == both[0].token_ids == both[1].token_ids
     assert llm.generate([], GREEDY) == []
 

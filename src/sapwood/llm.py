@@ -99,15 +99,15 @@ class LLM:
 
     def __init__(
         self,
-        model: str = ModelConfig.model,
+        model: str | None = None,
         *,
         kv_memory: int | str | None = None,
         progress: Callable[[str], None] | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are fields of ModelConfig, CacheConfig and SchedulerConfig. Raises UsageError or ModelError."""
+        """`settings` are fields of the configs in `sapwood.config`. Raises UsageError or ModelError."""
         memory = parse_size(kv_memory) if isinstance(kv_memory, str) else kv_memory
-        configs = _configs({"model": model, "kv_memory": memory, **settings})
+        configs = _configs({"model": model or ModelConfig().model, "kv_memory": memory, **settings})
         self._start(build_engine(*configs, progress=progress))
 
     @classmethod
@@ -140,8 +140,8 @@ class LLM:
     ) -> list[Result]:
         """Results in the order of the prompts, all of which run at once.
 
-        `prompts` is a text, a list of texts, a list of token-id lists, or one token-id list; `params` one for all
-        or one each. Raises RequestError before any work if one prompt cannot be served.
+        `prompts` is a text, a list of texts, a list of token-id lists, or one token-id list; `params` one for
+        all, or one for each. Raises RequestError before any work if one prompt cannot be served.
         """
         many = _as_many(prompts)
         each = _one_each(params, len(many))

@@ -151,11 +151,11 @@ class Rig:
         prompt: tuple[int, ...],
         params: SamplingParams | None = None,
         *,
-        scope: Scope = Scope(),
+        scope: Scope | None = None,
         reuse: bool = True,
     ) -> Log:
         params = params or SamplingParams(temperature=0.0)
-        request = Request(f"r{len(self.logs)}", prompt, params, scope, reuse=reuse)
+        request = Request(f"r{len(self.logs)}", prompt, params, scope or Scope(), reuse=reuse)
         self.engine.add(request, self.now)
         log = self.logs[request.id] = Log(request)
         return log
@@ -179,16 +179,18 @@ class Rig:
             self.step()
         raise AssertionError(f"still busy after {most_steps} steps: {self.engine.request_ids}")
 
-    def ask(self, prompt: tuple[int, ...], params: SamplingParams | None = None, *, reuse: bool = True) -> Log:
+    def ask(
+        self, prompt: tuple[int, ...], params: SamplingParams | None = None, *, reuse: bool = True
+    ) -> Log:
         """Add one request and step until idle."""
         log = self.add(prompt, params, reuse=reuse)
         self.run()
         return log
 
-    # ---- judging -----------------------------------------------------------------------------------------------
+    # ---- judging -----------------------------------------------------------------------------------------
 
     def expect_solo(self, log: Log) -> None:
-        """The request succeeded, and each sample is what it would have been alone on a server without a cache."""
+        """The request succeeded, and each sample is what it would have been alone and without a cache."""
         assert log.finished is not None
         assert log.finished.error is None, log.finished.error
         assert sorted(log.samples) == list(range(log.request.params.n))
@@ -196,14 +198,12 @@ class Rig:
             assert sample == self.solo(log.request, index)
 
     def solo(self, request: Request, sample: int) -> SampleLog:
-        """What a sample must be, by definition: draw all tokens, decode them at once, cut at the first end."""
+        """What a sample must be, by definition: draw all, decode at once, cut at the first end."""
         params = request.params
         ends = params.stop_token_ids + (() if params.ignore_eos else self.facts.eos)
         most = self.facts.context - len(request.prompt) if params.max_tokens is None else params.max_tokens
-        seed = SEED if params.seed is None else params.seed
-        drawn = self.runner.solo(
-            request.prompt, params, most, seed=seed, sample=sample, end_tokens=ends
-        )
+        seed = SEED if params.seed is None else params.seed % 2**64
+        drawn = self.runner.solo(request.prompt, params, most, seed=seed, sample=sample, end_tokens=ends)
         tokens = tuple(entry.token for entry in drawn)
         for count in range(1, len(tokens) + 1):
             if tokens[count - 1] in ends:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.rig import VOCAB, Rig, greedy, prompt_of
+from engine.rig import VOCAB, Rig, greedy, prompt_of, text_of
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.types import Request, SamplingParams, Scope
 
@@ -86,7 +86,7 @@ def test_prompts_that_arrive_together_share_what_is_committed_after_each_step() 
     rig.expect_no_leaks()
 
 
-# ---- n samples -----------------------------------------------------------------------------------------------------
+# ---- n samples -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page_size", [1, 16])
@@ -114,7 +114,13 @@ def test_sampling_does_not_depend_on_neighbours() -> None:
     assert together.samples == alone.samples
 
 
-# ---- where an answer ends ------------------------------------------------------------------------------------------
+def test_a_negative_seed_is_a_seed() -> None:
+    params = SamplingParams(max_tokens=8, temperature=1.0, seed=-1)
+    rig = Rig()
+    assert rig.ask(prompt_of(20), params).samples == rig.ask(prompt_of(20), params).samples
+
+
+# ---- where an answer ends --------------------------------------------------------------------------------
 
 
 def test_max_tokens_zero_only_reads_the_prompt() -> None:
@@ -122,7 +128,7 @@ def test_max_tokens_zero_only_reads_the_prompt() -> None:
     log = rig.ask(prompt_of(64), greedy(0, n=2))
     assert {s.finish for s in log.samples.values()} == {"length"}
     assert log.usage.completion_tokens == 0
-    after = rig.ask(prompt_of(64) + (1,), greedy(1))
+    after = rig.ask((*prompt_of(64), 1), greedy(1))
     assert after.usage.reused == 64
 
 
@@ -185,6 +191,15 @@ def test_stop_strings_across_token_edges_cut_the_text(first: int) -> None:
     rig.expect_no_leaks()
 
 
+def test_stop_strings_are_not_searched_for_in_the_first_min_tokens() -> None:
+    full = Rig().ask(prompt_of(26), greedy(12))
+    pieces = [text_of((token,)) for token in full.samples[0].tokens]
+    log = Rig().ask(prompt_of(26), greedy(12, min_tokens=6, stop=tuple(pieces)))
+    assert log.samples[0].tokens == full.samples[0].tokens[:6]
+    assert log.samples[0].text == "".join(pieces[:5])
+    assert log.samples[0].finish == "stop"
+
+
 def test_text_held_back_for_a_stop_string_is_given_at_the_end() -> None:
     probe = Rig()
     full = probe.ask(prompt_of(25), greedy(10)).samples[0].text
@@ -193,7 +208,7 @@ def test_text_held_back_for_a_stop_string_is_given_at_the_end() -> None:
     assert log.samples[0].finish == "length"
 
 
-# ---- logprobs ------------------------------------------------------------------------------------------------------
+# ---- logprobs --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 64])
@@ -246,12 +261,14 @@ def test_scopes_do_not_share(other: Scope) -> None:
     assert (mine.usage.reused, theirs.usage.reused, again.usage.reused) == (0, 0, 39)
 
 
-# ---- the door ------------------------------------------------------------------------------------------------------
+# ---- the door --------------------------------------------------------------------------------------------
 
 
 def test_too_long_for_the_context_names_the_numbers() -> None:
     rig = Rig(context=100)
-    with pytest.raises(ContextLengthError, match=r"90 tokens and up to 11 .* 101 in all.* 100 tokens") as error:
+    with pytest.raises(
+        ContextLengthError, match=r"90 tokens and up to 11 .* 101 in all.* 100 tokens"
+    ) as error:
         rig.add(prompt_of(90), greedy(11))
     assert error.value.code == "context_length_exceeded"
     with pytest.raises(ContextLengthError, match="100 tokens"):
@@ -289,7 +306,9 @@ def test_a_prompt_as_long_as_the_pool_runs_and_one_token_more_is_refused(page_si
         ((1,), greedy(3, min_tokens=4), "min_tokens"),
     ],
 )
-def test_bad_requests_are_refused_and_leave_nothing(prompt: tuple[int, ...], params: SamplingParams, param: str) -> None:
+def test_bad_requests_are_refused_and_leave_nothing(
+    prompt: tuple[int, ...], params: SamplingParams, param: str
+) -> None:
     rig = Rig()
     with pytest.raises(RequestError) as error:
         rig.add(prompt, params)
@@ -308,7 +327,7 @@ def test_an_id_in_use_is_refused_and_free_again_afterwards() -> None:
     assert rig.engine.busy
 
 
-# ---- what is counted -----------------------------------------------------------------------------------------------
+# ---- what is counted -------------------------------------------------------------------------------------
 
 
 def test_stats_add_up() -> None:

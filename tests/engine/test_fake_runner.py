@@ -90,7 +90,9 @@ def test_banned_tokens_are_not_drawn_and_logprobs_are_of_the_raw_distribution() 
     runner = FakeRunner(8, 1, 8)
     (free,) = runner.solo((1, 2), GREEDY, 1)
     assert free.top[0] == (free.token, free.logprob)
-    (banned,) = runner.solo((1, 2), SamplingParams(temperature=0.0, logprobs=2, min_tokens=1), 1, end_tokens=(free.token,))
+    (banned,) = runner.solo(
+        (1, 2), SamplingParams(temperature=0.0, logprobs=2, min_tokens=1), 1, end_tokens=(free.token,)
+    )
     assert banned.top == free.top
     assert (banned.token, banned.logprob) == free.top[1]
 
@@ -98,6 +100,8 @@ def test_banned_tokens_are_not_drawn_and_logprobs_are_of_the_raw_distribution() 
 def test_seeds_samples_and_positions_draw_apart() -> None:
     runner = FakeRunner(50, 1, 8)
     params = SamplingParams(max_tokens=12)
-    draws = {runner.solo((1, 2), params, 12, seed=seed, sample=sample) for seed in (0, 1) for sample in (0, 1)}
+    draws = {
+        runner.solo((1, 2), params, 12, seed=seed, sample=sample) for seed in (0, 1) for sample in (0, 1)
+    }
     assert len(draws) == 4
     assert runner.solo((1, 2), params, 12, seed=1) == runner.solo((1, 2), params, 12, seed=1)

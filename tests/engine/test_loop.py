@@ -53,6 +53,10 @@ def logged(asked: Request, events: list[Event]) -> Log:
     return log
 
 
+def answer_of(loop: EngineLoop, asked: Request) -> list[Event]:
+    return list(loop.generate_blocking(asked))
+
+
 class Gate:
     """A model as slow as one likes: each step waits for the gate."""
 
@@ -71,7 +75,7 @@ def slow(_plan: StepPlan) -> frozenset[SeqId]:
     return frozenset()
 
 
-# ---- answering -----------------------------------------------------------------------------------------------------
+# ---- answering -------------------------------------------------------------------------------------------
 
 
 def test_many_coroutines_at_once_get_their_own_answers() -> None:
@@ -100,7 +104,9 @@ def test_threads_are_served_too() -> None:
     rig = Rig(pool=300)
     with running(rig) as loop, ThreadPoolExecutor(8) as threads:
         asked = [request(f"q{i}", 30, salt=i % 4) for i in range(16)]
-        for one, events in zip(asked, threads.map(lambda r: list(loop.generate_blocking(r)), asked), strict=True):
+        for one, events in zip(
+            asked, threads.map(lambda r: list(loop.generate_blocking(r)), asked), strict=True
+        ):
             rig.expect_solo(logged(one, events))
 
 
@@ -135,11 +141,29 @@ def test_a_second_request_with_an_id_in_use_is_refused_and_does_not_end_the_firs
         assert loop.stats().aborts == 0
 
 
+def test_a_refused_twin_that_leaves_does_not_end_the_first() -> None:
+    rig = Rig(hook=(gate := Gate()))
+    asked = request("same")
+
+    async def main(loop: EngineLoop) -> None:
+        first = asyncio.create_task(collect(loop, asked))
+        await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        twin = asyncio.create_task(collect(loop, asked))
+        await asyncio.sleep(0.01)
+        twin.cancel()
+        gate.open.set()
+        rig.expect_solo(logged(asked, await first))
+
+    with running(rig) as loop:
+        asyncio.run(main(loop))
+        assert loop.stats().aborts == 0
+
+
 async def collect(loop: EngineLoop, asked: Request) -> list[Event]:
     return [event async for event in loop.generate(asked)]
 
 
-# ---- leaving -------------------------------------------------------------------------------------------------------
+# ---- leaving ---------------------------------------------------------------------------------------------
 
 
 def test_closing_a_stream_frees_it_and_spares_the_others() -> None:
@@ -225,7 +249,7 @@ def test_an_event_loop_that_is_gone_takes_its_requests_with_it() -> None:
         assert list(loop.generate_blocking(request("after")))
 
 
-# ---- while a step is slow ------------------------------------------------------------------------------------------
+# ---- while a step is slow --------------------------------------------------------------------------------
 
 
 def test_nobody_is_blocked_by_a_slow_step() -> None:
@@ -263,14 +287,14 @@ def test_flush_and_call_run_between_steps() -> None:
         assert loop.alive
 
 
-# ---- stopping ------------------------------------------------------------------------------------------------------
+# ---- stopping --------------------------------------------------------------------------------------------
 
 
 def test_shutdown_drains_what_runs_and_takes_nothing_new() -> None:
     rig = Rig(hook=slow)
     with running(rig) as loop, ThreadPoolExecutor(2) as threads:
         asked = request("drained", params=greedy(50))
-        answer = threads.submit(lambda: list(loop.generate_blocking(asked)))
+        answer = threads.submit(answer_of, loop, asked)
         wait_until(lambda: loop.stats().running == 1)
         stop = threads.submit(loop.shutdown, PATIENCE)
         wait_until(lambda: not loop.accepting)
@@ -285,7 +309,7 @@ def test_shutdown_drains_what_runs_and_takes_nothing_new() -> None:
 def test_shutdown_stops_what_outlives_the_drain() -> None:
     rig = Rig(hook=slow, max_running=1)
     with running(rig) as loop, ThreadPoolExecutor(3) as threads:
-        answers = [threads.submit(lambda i=i: list(loop.generate_blocking(forever(f"long{i}")))) for i in range(2)]
+        answers = [threads.submit(answer_of, loop, forever(f"long{i}")) for i in range(2)]
         wait_until(lambda: loop.stats().running == 1 and loop.stats().waiting == 1)
         loop.shutdown(drain=0.02)
         for answer in answers:
@@ -308,7 +332,7 @@ def test_shutdown_of_an_idle_and_of_a_never_started_loop() -> None:
         list(loop.generate_blocking(request("never")))
 
 
-# ---- failing -------------------------------------------------------------------------------------------------------
+# ---- failing ---------------------------------------------------------------------------------------------
 
 
 def test_a_raising_model_ends_those_requests_with_an_error_and_the_next_is_served() -> None:
@@ -321,7 +345,7 @@ def test_a_raising_model_ends_those_requests_with_an_error_and_the_next_is_serve
 
     rig = Rig(hook=hook)
     with running(rig) as loop, ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(lambda i=i: list(loop.generate_blocking(forever(f"f{i}")))) for i in range(3)]
+        answers = [threads.submit(answer_of, loop, forever(f"f{i}")) for i in range(3)]
         wait_until(lambda: loop.stats().running == 3)
         broken.set()
         for answer in answers:

@@ -138,4 +138,3 @@ def test_a_request_that_can_never_have_room_fails_with_the_numbers_and_the_engin
     rig.cache.release(outside)
     rig.expect_solo(rig.ask(prompt_of(30), greedy(4)))
     rig.expect_no_leaks()
-

@@ -35,7 +35,10 @@ def test_where_the_pieces_are_cut_makes_no_difference(stops: tuple[str, ...], pi
     assert shown(stops, pieces) == by_definition(stops, "".join(pieces))
 
 
-@given(stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3).map(tuple), text=st.text("abc"))
+@given(
+    stops=st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3).map(tuple),
+    text=st.text("abc"),
+)
 def test_no_shown_text_is_part_of_a_stop_string(stops: tuple[str, ...], text: str) -> None:
     matcher, seen = StopMatcher(stops), ""
     for character in text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+
+from model import tiny
 from sapwood.errors import ModelError
 from sapwood.model.checkpoint import Checkpoint, load_checkpoint
 from sapwood.model.gguf_convert import to_f32
-
-from model import tiny
 
 MAKERS = [tiny.tiny_llama, tiny.tiny_mistral, tiny.tiny_qwen2, tiny.tiny_qwen3]
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -184,7 +185,7 @@ def copy_without(source: Path, target: Path, *left_out: str) -> Path:
 def test_what_a_folder_lacks_is_named(llama: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"config\.json"):
         load_checkpoint(copy_without(llama, tmp_path / "a", "config.json"))
-    with pytest.raises(ModelError, match="no \\*.safetensors"):
+    with pytest.raises(ModelError, match=r"no \*\.safetensors"):
         load_checkpoint(copy_without(llama, tmp_path / "b", "model.safetensors"))
     bare = load_checkpoint(copy_without(llama, tmp_path / "c", "tokenizer.json", "tokenizer_config.json"))
     assert bare.vocab is None
@@ -276,11 +277,9 @@ def test_a_bent_config_gives_a_model_or_a_model_error(
     if not folder.exists():
         copy_without(llama, folder)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    try:
+    with contextlib.suppress(ModelError):
         checkpoint = load_checkpoint(folder)
         assert set(checkpoint.tensors) == set(checkpoint.spec.extents())
-    except ModelError as error:
-        assert str(error)
 
 
 def test_the_default_model_is_what_its_card_says() -> None:

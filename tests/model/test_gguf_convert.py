@@ -10,6 +10,7 @@ from gguf import GGMLQuantizationType, quants
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+
 from sapwood.errors import ModelError
 from sapwood.model.gguf_convert import from_gguf, requantize, to_f32
 from sapwood.model.gguf_file import BlockLayout, GgufTensor

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sapwood.errors import ModelError, UsageError
 from sapwood.model.pull import KNOWN_MODELS, default_cache_dir, resolve
 

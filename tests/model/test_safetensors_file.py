@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
+
 from sapwood.errors import ModelError
 from sapwood.model.safetensors_file import read_safetensors
 
@@ -25,7 +26,7 @@ def write(path: Path, header: Any, body: bytes = b"") -> Path:
 
 def test_values_are_those_of_the_library(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    arrays = {
+    arrays: dict[str, np.ndarray[Any, np.dtype[Any]]] = {
         "a": rng.normal(size=(3, 5)).astype(np.float32),
         "b": rng.normal(size=(7,)).astype(np.float16),
     }
@@ -102,7 +103,6 @@ def test_flipped_or_cut_bytes_give_the_tensor_or_a_model_error(data: st.DataObje
     try:
         file = read_safetensors(path)
         tensor = file.tensor("w", "w")
-    except ModelError as error:
-        assert str(error)
+    except ModelError:
         return
     assert tensor.data.shape == (tensor.rows, tensor.cols)

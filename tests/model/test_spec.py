@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from sapwood.errors import ModelError
 from sapwood.model.facts import Facts
 from sapwood.model.hf_config import spec_from_config

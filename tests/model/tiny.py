@@ -1,4 +1,4 @@
-"""Makers of tiny random models for any test: safetensors folders through transformers, GGUF files through `gguf`."""
+"""Makers of tiny random models: safetensors folders through transformers, GGUF files through `gguf`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file
+
 from sapwood.model.pull import resolve
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -17,7 +18,8 @@ VOCAB_SIZE = 320
 """Rows of the embedding; the tokenizer has fewer entries."""
 
 CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 
@@ -42,7 +44,7 @@ def default_model() -> Path:
 
 
 def tiny_llama(folder: Path, **changes: Any) -> Path:
-    """Llama; `changes` are config keys. `rope_parameters={"rope_type": "llama3", …}` and the like scale its rope."""
+    """Llama; `changes` are config keys, such as `rope_parameters={"rope_type": "llama3", …}`."""
     return _tiny(folder, "Llama", changes)
 
 
@@ -64,7 +66,7 @@ def tiny_qwen3(folder: Path, **changes: Any) -> Path:
 def _tiny(folder: Path, family: str, changes: Mapping[str, Any]) -> Path:
     """Saves a random model, a byte-level tokenizer and a chat template into `folder`.
 
-    Besides config keys, `changes` may hold `dtype` ("float32", "bfloat16", "float16"), `seed` and `shard_size`.
+    Besides config keys, `changes` may hold `dtype` ("float32", "bfloat16", …), `seed` and `shard_size`.
     """
     import torch
     import transformers
@@ -80,7 +82,7 @@ def _tiny(folder: Path, family: str, changes: Mapping[str, Any]) -> Path:
 
 
 def randomise(model: Any, seed: int) -> None:
-    """Spread-out weights, so that logits differ clearly; norms near 1, biases not 0 (as transformers leaves them)."""
+    """Spread-out weights, so that logits differ clearly; norms near 1, biases not 0."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -133,7 +135,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
-    """The same model as a GGUF file: matrices stored as ggml type `kind`, vectors as F32, Llama's Q and K permuted.
+    """The same model as GGUF: matrices stored as ggml type `kind`, vectors as F32, Llama's Q and K permuted.
 
     `facts` replace or add metadata; a `None` leaves a key out. `__` in a name stands for a dot.
     """
@@ -234,7 +236,7 @@ def _write_tensor(
 
 
 def _interleaved(values: Any, heads: int) -> Any:
-    """Row i of a head's first half goes to 2i, row i of its second half to 2i + 1, as converters to GGUF do."""
+    """Row i of a head's first half goes to 2i, of its second half to 2i + 1, as converters to GGUF do."""
     per_head = values.reshape(heads, -1, *values.shape[1:])
     half = per_head.shape[1] // 2
     mixed = np.empty_like(per_head)

@@ -18,7 +18,13 @@ class Bench:
     """A scheduler, a cache, and a model that always says 7."""
 
     def __init__(
-        self, pool: int = 1000, *, chunk: int = 32, max_running: int = 8, policy: OrderName = "fcfs", page_size: int = 1
+        self,
+        pool: int = 1000,
+        *,
+        chunk: int = 32,
+        max_running: int = 8,
+        policy: OrderName = "fcfs",
+        page_size: int = 1,
     ) -> None:
         self.cache = PrefixCache(pool // page_size, CacheConfig(page_size=page_size))
         self.scheduler = Scheduler(
@@ -165,7 +171,7 @@ def test_followers_read_what_a_step_committed() -> None:
     assert (follower.reuse.reused, dict(follower.reuse.missed)) == (40, {"never_seen": 2})
 
 
-# ---- order ---------------------------------------------------------------------------------------------------------
+# ---- order -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fcfs", [2, 3, 4]), ("lpm", [4, 3, 2])])
@@ -186,7 +192,7 @@ def test_longest_prefix_breaks_ties_by_arrival() -> None:
     assert [next(iter(bench.plan())) for _ in range(3)] == [1, 2, 3]
 
 
-# ---- room ----------------------------------------------------------------------------------------------------------
+# ---- room ------------------------------------------------------------------------------------------------
 
 
 def test_admission_wants_the_whole_prompt_and_a_token_more() -> None:
@@ -279,7 +285,7 @@ def test_what_can_never_fit_is_refused_with_the_numbers_and_the_next_one_runs() 
     assert bench.scheduler.take_notices() == ()
 
 
-# ---- verbs ---------------------------------------------------------------------------------------------------------
+# ---- verbs -----------------------------------------------------------------------------------------------
 
 
 def test_finish_is_idempotent_and_knows_strangers() -> None:
@@ -323,7 +329,11 @@ def test_verbs_out_of_turn_are_refused() -> None:
 @pytest.mark.parametrize("length", [1, 64, 65, 300])
 def test_a_sequence_grows_past_its_first_buffer(length: int) -> None:
     sequence = Sequence(
-        SeqId(1), Request("r", (1,), SamplingParams(max_tokens=length)), NAMESPACE, arrival=0, max_len=1 + length
+        SeqId(1),
+        Request("r", (1,), SamplingParams(max_tokens=length)),
+        NAMESPACE,
+        arrival=0,
+        max_len=1 + length,
     )
     views = []
     for token in range(length):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from server.fakes import build_fake
-
 from sapwood.config import ServerConfig
 from sapwood.errors import ModelError
 from sapwood.server import Server
+from server.fakes import build_fake
 
 
 def main(mode: str) -> None:

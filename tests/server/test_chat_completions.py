@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from server.conftest import Served
 
 MESSAGES: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Say something."}]

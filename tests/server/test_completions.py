@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+
 from server.conftest import Served
 
 
@@ -114,7 +115,8 @@ def test_offsets_point_into_the_text(served: Served) -> None:
 
 
 def test_an_empty_prompt_is_a_clear_400_and_the_server_goes_on(served: Served) -> None:
-    for prompt in ("", [""], [], [[]]):
+    prompts: list[Any] = ["", [""], [], [[]]]
+    for prompt in prompts:
         with pytest.raises(openai.BadRequestError) as caught:
             complete(served, prompt)
         assert (caught.value.param or "").startswith("prompt")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+
 from server.conftest import Served
 
 LONG = {"max_tokens": 2000, "ignore_eos": True, "prompt": "a long story: "}

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from server.conftest import Served
 
 CHAT = "/v1/chat/completions"
@@ -144,7 +145,7 @@ def test_a_model_failure_is_a_500_or_an_error_event(served: Served) -> None:
         assert "told to fail" in error["message"]
         streamed = served.http.post(CHAT, json={"messages": HI, "stream": True})
     finally:
-        served.built.runner.hook = lambda plan: frozenset()
+        served.built.runner.hook = lambda _: frozenset()
     # The prompt had been admitted, so the stream had begun.
     assert streamed.status_code == 200
     last = streamed.text.strip().split("\n\n")[-1]

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from server.conftest import Served
-from server.fakes import build_fake
 from starlette.testclient import TestClient
 
 from sapwood.config import ServerConfig
 from sapwood.server import Slot, create_app
+from server.conftest import Served
+from server.fakes import build_fake
 
 
 def samples(served: Served) -> dict[tuple[str, str], float]:
@@ -108,7 +108,7 @@ def test_flush_while_a_stream_runs_lets_it_finish_and_nothing_old_matches(served
         text = "".join(chunk.choices[0].text for chunk in stream)
     finally:
         pause.set()
-        served.built.runner.hook = lambda plan: frozenset()
+        served.built.runner.hook = lambda _: frozenset()
     assert text == "z" * 300
     assert reports[0]["kept_tokens"] >= len(prompt)
     assert reports[0]["reason"]

@@ -39,7 +39,7 @@ class Detokenizer:
         return self._from_start(self._decoder.decode(b"", final=True))
 
     def _tail(self, context: Sequence[int]) -> bytes:
-        """The last bytes of `context`: enough to hold a character begun there, and to tell if there is text."""
+        """The last bytes of `context`: enough to hold a character begun there and to tell if any text."""
         tail = b""
         for token in reversed(context):
             if len(tail) > _MOST_HELD:

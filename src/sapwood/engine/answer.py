@@ -25,7 +25,7 @@ Detokenizer = Callable[[tuple[int, ...]], Detok]
 
 
 class Sample:
-    """One sample's output: decodes its tokens, holds back possible stop strings, and knows when it is over."""
+    """One sample's output: decodes its tokens, holds back possible stop strings, knows when it is over."""
 
     def __init__(self, sequence: Sequence, detok: Detok) -> None:
         self.sequence = sequence
@@ -36,7 +36,7 @@ class Sample:
         self._stops = StopMatcher(sequence.request.params.stop)
 
     def take(self, drawn: TokenLogprob) -> Delta:
-        """Add a token that the sequence already holds. An end token is reported and counted, but gives no text."""
+        """Add a token that the sequence already holds. An end token is counted, but gives no text."""
         if drawn.token in self.sequence.end_tokens:
             return self._delta(self._rest().text, drawn, "stop")
         cut = self._search(self._detok.add(drawn.token))

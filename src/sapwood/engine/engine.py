@@ -3,8 +3,9 @@
     add(request) ──► Answer with n Samples ──► Sequences ──► Scheduler
     step:  schedule() → StepPlan    run(plan) → StepResult    apply(result) → events
 
-One thread calls everything here, between steps. The clock is an argument. A request ends in exactly one `Finished`,
-whatever happens: its samples are done, it was aborted, or it failed, and a failure stops no other request.
+One thread calls everything here, between steps. The clock is an argument. A request ends in exactly one
+`Finished`, whatever happens: its samples are done, it was aborted, or it failed, and a failure stops no
+other.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from sapwood.sched import Outcome, Refused, Scheduler, Sequence
 from sapwood.types import Event, Finished, PromptScored, Request, SeqId, Started
 
 _log = logging.getLogger("sapwood.engine")
+
+_SEED_MASK = 2**64 - 1
+"""The draws are keyed by 64 bits; negative seeds are seeds too."""
 
 
 def _any_seed() -> int:
@@ -88,10 +92,10 @@ class Engine:
         """The unfinished requests, oldest first."""
         return tuple(self._answers)
 
-    # ---- between steps -----------------------------------------------------------------------------------------
+    # ---- between steps -----------------------------------------------------------------------------------
 
     def add(self, request: Request, now: float) -> None:
-        """Queue a request. Raises RequestError (ContextLengthError when it is too long); then nothing changed."""
+        """Queue a request. Raises RequestError (ContextLengthError if it is too long) and changes nothing."""
         max_len = self.limits.check(request)
         if request.id in self._answers:
             raise RequestError(
@@ -113,7 +117,7 @@ class Engine:
         return [*events, self._close(answer)]
 
     def flush(self) -> Flushed:
-        """Forget all prefixes. Running requests finish; nothing computed before this call matches after it."""
+        """Forget all prefixes. Running requests finish; nothing computed before the call matches after it."""
         return self.cache.flush()
 
     def stats(self) -> EngineStats:
@@ -127,7 +131,7 @@ class Engine:
             evicted_tokens=books.evicted_tokens,
         )
 
-    # ---- a step ------------------------------------------------------------------------------------------------
+    # ---- a step ------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> list[Event]:
         """All three verbs of one step."""
@@ -199,12 +203,12 @@ class Engine:
                 events.append(self._close(answer))
         return events
 
-    # ---- a request's life --------------------------------------------------------------------------------------
+    # ---- a request's life --------------------------------------------------------------------------------
 
     def _new_samples(self, request: Request, max_len: int) -> tuple[Sample, ...]:
         params, scope = request.params, request.scope
         namespace = Namespace(self.model.fingerprint, scope.adapter, scope.tenant, scope.salt)
-        seed = self._pick_seed() if params.seed is None else params.seed
+        seed = self._pick_seed() if params.seed is None else params.seed & _SEED_MASK
         end_tokens = tuple(
             dict.fromkeys(params.stop_token_ids + (() if params.ignore_eos else self.model.eos))
         )

@@ -31,13 +31,13 @@ class Limits:
 
     @property
     def longest(self) -> int:
-        """Most tokens of prompt and answer together. The last token of an answer needs no place in the pool."""
+        """Most tokens of prompt and answer together; the last one of an answer needs no place in the pool."""
         return min(self.context, self.pool + 1)
 
     def check(self, request: Request) -> int:
         """The most tokens (prompt and answer) that this request may reach.
 
-        Raises ContextLengthError when it is too long for the model or the pool, RequestError for anything else.
+        Raises ContextLengthError when it is too long for the model or the pool, else RequestError.
         """
         self._check_tokens(request)
         self._check_params(request)
@@ -69,7 +69,7 @@ class Limits:
                 )
         if params.max_tokens is not None and params.min_tokens > params.max_tokens:
             raise RequestError(
-                f"'min_tokens' is {params.min_tokens}; it must be at most max_tokens, which is {params.max_tokens}",
+                f"'min_tokens' is {params.min_tokens}; it must be at most max_tokens ({params.max_tokens})",
                 param="min_tokens",
             )
 

@@ -1,8 +1,8 @@
-"""The engine's thread, and how others reach it: commands go in through one queue, events come out in mailboxes.
+"""The engine's thread, and how others reach it: commands go in through a queue, events come out in mailboxes.
 
-The thread alone touches the engine. It reads commands between steps, so a request joins, leaves or flushes within
-one step's time. Nobody waits for ever: when the thread ends, for whatever reason, everyone still waiting gets an
-UnavailableError. The clock of the whole engine is read here and nowhere else.
+The thread alone touches the engine. It reads commands between steps, so a request joins, leaves or flushes
+within one step's time. Nobody waits for ever: when the thread ends, for whatever reason, everyone still
+waiting gets an UnavailableError. The clock of the whole engine is read here and nowhere else.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class EngineLoop:
         return self._stats
 
     async def generate(self, request: Request) -> AsyncIterator[Event]:
-        """The request's events up to its `Finished`. Closing the iterator or cancelling its task aborts the request.
+        """The request's events up to its `Finished`. Closing the iterator or cancelling its task aborts it.
 
         Raises RequestError if it cannot be served, UnavailableError if the engine is stopping or died.
         """
@@ -137,7 +137,7 @@ class EngineLoop:
                 self._cancel(request, mailbox)
 
     def call(self, function: Callable[[Engine], _T]) -> Future[_T]:
-        """Run a function of the engine in its thread, between two steps. Raises UnavailableError if it is gone."""
+        """Run a function of the engine in its thread, between steps. Raises UnavailableError when gone."""
         answer: Future[_T] = Future()
         self._send(_Call(function, answer))
         return answer
@@ -149,7 +149,7 @@ class EngineLoop:
         return self.call(Engine.flush).result()
 
     def shutdown(self, drain: float = 0.0) -> None:
-        """Take no more requests, give those that run `drain` seconds to end, stop the rest, and join the thread.
+        """Take no more requests, give those that run `drain` seconds to end, stop the rest, join the thread.
 
         Those that are stopped get an UnavailableError. Blocks; a second call waits for the first.
         """
@@ -162,7 +162,7 @@ class EngineLoop:
         elif self._thread is not threading.current_thread():
             self._thread.join()
 
-    # ---- callers' side -----------------------------------------------------------------------------------------
+    # ---- callers' side -----------------------------------------------------------------------------------
 
     def _submit(self, request: Request, mailbox: Mailbox) -> None:
         self._engine.limits.check(request)  # At once, not only after the running step.
@@ -179,7 +179,7 @@ class EngineLoop:
             if not self._dead:
                 self._commands.put(_Abort(request.id, mailbox))
 
-    # ---- the thread --------------------------------------------------------------------------------------------
+    # ---- the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         reason = UnavailableError("the engine has stopped")

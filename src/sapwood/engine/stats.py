@@ -1,4 +1,4 @@
-"""What the engine counts. A snapshot is a plain value; whoever publishes it (Prometheus, a log) turns it over."""
+"""What the engine counts. A snapshot is a plain value; publishing it (Prometheus, a log) is for others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP_BOUNDS = (0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05
 
 @dataclass(frozen=True, slots=True)
 class HistogramSnapshot:
-    """Counts per bucket, not cumulative. `counts[i]` is of values ≤ bounds[i]; the last one is of those above."""
+    """Counts per bucket, not cumulative: `counts[i]` is of values ≤ bounds[i], the last of those above."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]

@@ -14,10 +14,10 @@ class Cut:
 
 
 class StopMatcher:
-    """Feed pieces, get back what is safe to show: text that may be the beginning of a stop string is held back.
+    """Feed pieces, get back what is safe to show: text that may begin a stop string is held back.
 
-    The stop string whose last character comes first wins; of several that end there, the longest. So where the
-    pieces were cut makes no difference.
+    The stop string whose last character comes first wins; of several that end there, the longest. So where
+    the pieces were cut makes no difference.
     """
 
     def __init__(self, stops: tuple[str, ...]) -> None:

@@ -1,8 +1,9 @@
-"""A runner without a model, for tests: it keeps what each page holds, and catches a page that holds anything else.
+"""A runner without a model, for tests: knows what each page must hold, and catches one that does not.
 
-For every slot it stores the token written there and a running sum over the whole prefix up to it. Before a work is
-run, the slots its page table names must hold one unbroken prefix; a stale, shared or misplaced page cannot. Logits
-are a function of that sum alone, so an output equals the solo output exactly when the same tokens were read.
+For every slot it stores the token written there and a running sum over the whole prefix up to it. Before a
+work is run, the slots its page table names must hold one unbroken prefix; a stale, shared or misplaced page
+cannot. Logits are a function of that sum alone: an output equals the solo output exactly if the same tokens
+were read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, St
 from sapwood.types import SamplingParams, SeqId, TokenLogprob
 
 Hook = Callable[[StepPlan], frozenset[SeqId]]
-"""Called before a step: may block (a slow model), raise (a crash), or name sequences whose result is an error."""
+"""Called before a step: may block (a slow model), raise (a crash), or name sequences that are to fail."""
 
 _Sums = NDArray[np.uint64]
 _NEVER_WRITTEN = np.iinfo(np.int32).min
@@ -30,7 +31,7 @@ def _mix(values: _Sums) -> _Sums:
 
 
 def _prefix_sums(tokens: NDArray[np.int32], start: int = 0, before: int = 0) -> _Sums:
-    """Sum over positions 0..i of token × a factor of the position, for each i in start .. start+len(tokens)-1."""
+    """Sum over positions 0..i of token × a factor of the position, for i in start .. start+len(tokens)-1."""
     positions = np.arange(start, start + len(tokens), dtype=np.uint64)
     terms = (tokens.astype(np.uint64) + np.uint64(1)) * (_mix(positions + np.uint64(1)) | np.uint64(1))
     return np.cumsum(terms, dtype=np.uint64) + np.uint64(before)
@@ -84,7 +85,7 @@ class FakeRunner:
         sample: int = 0,
         end_tokens: tuple[int, ...] = (),
     ) -> tuple[TokenLogprob, ...]:
-        """The first `count` tokens that a sequence alone would draw; `end_tokens` are banned up to min_tokens."""
+        """The first `count` tokens a sequence alone would draw; `end_tokens` are banned to min_tokens."""
         tokens, drawn = list(prompt), list[TokenLogprob]()
         while len(drawn) < count:
             history = np.array(tokens, dtype=np.int32)
@@ -114,7 +115,7 @@ class FakeRunner:
         drawn = None if work.sample is None else self._draw(int(sums[-1]), work.sample)
         return SequenceResult(work.seq, drawn, self._scores(work, sums))
 
-    # ---- what pages hold ---------------------------------------------------------------------------------------
+    # ---- what pages hold ---------------------------------------------------------------------------------
 
     def _slots(self, work: SequenceWork) -> NDArray[np.int64]:
         """The slot of each position 0 .. end-1."""
@@ -170,7 +171,7 @@ class FakeRunner:
         """What a failed step leaves behind: if anyone commits it, a later reader is caught."""
         self._tokens[self._slots(work)[work.start :]] = _NEVER_WRITTEN
 
-    # ---- what is drawn -----------------------------------------------------------------------------------------
+    # ---- what is drawn -----------------------------------------------------------------------------------
 
     def _logprobs(self, prefix_sum: int) -> NDArray[np.float64]:
         """shape (vocab_size,): natural-log probabilities, a function of the prefix sum alone."""

@@ -49,7 +49,7 @@ class Fcfs:
 
 
 class LongestPrefix:
-    """Longest cached prefix first, before others evict it (SGLang's cache-aware order); ties in order of arrival."""
+    """Longest cached prefix first, before others evict it (as in SGLang, 2024); ties in order of arrival."""
 
     needs_cached = True
 

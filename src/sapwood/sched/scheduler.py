@@ -1,18 +1,19 @@
 """Decides what the next step computes. Read this first.
 
-There is no prefill phase and no decode phase: a sequence has tokens computed and tokens wanted, and a step closes
-part of that gap under one token budget. The budget is spent in this order:
+There is no prefill phase and no decode phase: a sequence has tokens computed and tokens wanted, and a step
+closes part of that gap under one token budget. The budget is spent in this order:
 
 1. running sequences one token short of their end (they decode), oldest first;
 2. running sequences with a longer gap (their prompt is being read), oldest first;
-3. waiting sequences, in the policy's order, while the pool can hold them. The first that does not fit ends the
-   admission: nothing overtakes it, so nothing starves it.
+3. waiting sequences, in the policy's order, while the pool can hold them. The first that does not fit ends
+   the admission: what is behind it in that order does not overtake it.
 
-Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its first new
-token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot, the youngest
-running sequence is preempted: what it computed is committed and stays in the tree as evictable, and it goes to the
-front of the queue with its tokens, so coming back is a hit. The oldest is never preempted for another, so it
-always finishes. Draws are keyed by position, so a preempted sequence's next token is what it would have been.
+Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its
+first new token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot,
+the youngest running sequence is preempted: what it computed is committed and stays in the tree as
+evictable, and it goes to the front of the queue with its tokens, so coming back is a hit. The oldest is
+never preempted for another, so it always finishes. Draws are keyed by position, so a preempted sequence's
+next token is what it would have been.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Outcome:
 class Scheduler:
     """Owns every live sequence's lease. All methods are called between steps, by one thread.
 
-    `order` overrides the configured policy. `reuse` says whether the cache has an index at all; without one every
-    prompt token is accounted as `reuse_off`.
+    `order` overrides the configured policy. `reuse` says whether the cache has an index at all; without one
+    every prompt token is accounted as `reuse_off`.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Scheduler:
         return self._planned
 
     def apply(self, result: StepResult) -> list[Outcome]:
-        """Take in a step's result: commit what was computed, append what was drawn. Outcomes in plan order."""
+        """Take in a step's result: commit what was computed, append what was drawn. In the plan's order."""
         plan, self._planned = self._planned, None
         if plan is None or plan.step != result.step or len(plan.works) != len(result.results):
             raise ValueError(
@@ -178,14 +179,14 @@ class Scheduler:
         prompt_done = before < sequence.prompt_len <= sequence.computed
         return Outcome(sequence, prompt_done, len(work.tokens), answer.drawn)
 
-    # ---- running sequences -------------------------------------------------------------------------------------
+    # ---- running sequences -------------------------------------------------------------------------------
 
     def _by_gap(self) -> tuple[list[Sequence], list[Sequence]]:
         oldest_first = sorted(self._running.values(), key=lambda s: s.age)
         return [s for s in oldest_first if s.gap == 1], [s for s in oldest_first if s.gap > 1]
 
     def _grow_or_preempt(self, sequence: Sequence, now: float) -> bool:
-        """Make its lease cover all its tokens, preempting the youngest until it does. False if it went itself."""
+        """Make its lease cover all its tokens, preempting the youngest until it does. False if it went."""
         assert sequence.lease is not None
         while sequence.lease.covered < len(sequence):
             try:
@@ -224,7 +225,7 @@ class Scheduler:
             score_targets=None if score is None else targets,
         )
 
-    # ---- admission ---------------------------------------------------------------------------------------------
+    # ---- admission ---------------------------------------------------------------------------------------
 
     def _admit(self, budget: int, now: float) -> Iterable[SequenceWork]:
         """Start waiting sequences while budget, seats and pages allow; yields their first work."""
@@ -260,7 +261,7 @@ class Scheduler:
         return self._order.key(Candidate(sequence.arrival, sequence.sample, length, cached, priority, waited))
 
     def _start(self, sequence: Sequence) -> str | None:
-        """Lease its prefix and take the pages it needs next. Says what is missing, and then nothing changed."""
+        """Lease its prefix and take the pages it needs next. Or say what is missing, and change nothing."""
         wanted = min(len(sequence) + 1, sequence.most_computed)
         # The last token is always computed: its logits are drawn from.
         limit = len(sequence) - 1 if sequence.reads_cache else 0
@@ -295,7 +296,7 @@ class Scheduler:
             sequence.reuse = account_unread(sequence.prompt_len)
         self._notices.append(Admitted(sequence))
 
-    # ---- leases ------------------------------------------------------------------------------------------------
+    # ---- leases ------------------------------------------------------------------------------------------
 
     def _commit(self, sequence: Sequence) -> None:
         assert sequence.lease is not None

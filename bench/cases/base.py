@@ -1,0 +1,66 @@
+"""What a serving case is: a scenario that can be run against one server at a time, over and over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..answers import Answer
+from ..asking import Ask, Server
+from ..prompts import Prompts
+from ..rows import Measure
+
+
+class Case(Protocol):
+    """Equal trials ask every server the same; unequal trials share no prompt."""
+
+    @property
+    def name(self) -> str:
+        """The `scenario` of its rows."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """Requests that are in flight at once; servers with a fixed number of slots get that many."""
+        ...
+
+    @property
+    def pairs(self) -> int:
+        """How often each server runs it."""
+        ...
+
+    @property
+    def measures(self) -> Sequence[Measure]: ...
+
+    @property
+    def regime(self) -> Mapping[str, Any]:
+        """What it holds fixed, for the reader of a row."""
+        ...
+
+    async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
+        """Once, against one server: a value for each measure by its name, or for none if it cannot tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Answers in the order of their asks, and the seconds from the first request to the last token."""
+
+    answers: tuple[Answer, ...]
+    seconds: float
+
+
+async def ask_all(server: Server, asks: Sequence[Ask], at_once: int) -> Timed:
+    """Closed loop: at most `at_once` requests in flight, the next one starts when one ends."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(ask: Ask) -> Answer:
+        async with gate:
+            return await server.ask(ask)
+
+    start = time.perf_counter()
+    answers = await asyncio.gather(*(one(ask) for ask in asks))
+    return Timed(tuple(answers), time.perf_counter() - start)

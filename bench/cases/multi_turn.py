@@ -1,0 +1,89 @@
+"""Conversations side by side, each turn after the last: the real reply goes back into the next prompt, as text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..answers import Answer
+from ..asking import Ask, Message, Server
+from ..prompts import Prompts
+from ..rows import Measure
+from ..sizes import Size, sized
+from ..stats import percentile
+
+
+@dataclass(frozen=True, slots=True)
+class MultiTurn:
+    """Two conversations share each system prompt. `at_once` conversations are under way at any time."""
+
+    conversations: int
+    turns: int
+    system_words: int
+    user_words: int
+    max_tokens: int
+    at_once: int
+    pairs: int
+    name = "multi_turn"
+    slots = 8
+    measures = (
+        Measure("throughput", "turns/s", "higher"),
+        Measure("ttft_p50_later_turns", "ms", "lower"),
+        Measure("ttft_p95_later_turns", "ms", "lower"),
+    )
+
+    @property
+    def regime(self) -> Mapping[str, Any]:
+        return {
+            "conversations": self.conversations,
+            "turns": self.turns,
+            "system_words": self.system_words,
+            "user_words": self.user_words,
+            "max_tokens": self.max_tokens,
+            "at_once": self.at_once,
+        }
+
+    async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
+        gate = asyncio.Semaphore(self.at_once)
+
+        async def one(conversation: int) -> list[Answer]:
+            async with gate:
+                return await self._converse(server, prompts, (trial, conversation))
+
+        start = time.perf_counter()
+        talks = await asyncio.gather(*(one(i) for i in range(self.conversations)))
+        seconds = time.perf_counter() - start
+        waits = [1e3 * answer.first_token for talk in talks for answer in talk[1:]]
+        return {
+            "throughput": self.conversations * self.turns / seconds,
+            "ttft_p50_later_turns": percentile(waits, 0.5),
+            "ttft_p95_later_turns": percentile(waits, 0.95),
+        }
+
+    async def _converse(self, server: Server, prompts: Prompts, key: tuple[int, int]) -> list[Answer]:
+        trial, conversation = key
+        system = prompts.words(self.system_words, self.name, trial, "system", conversation // 2)
+        messages = [Message("system", system)]
+        answers = []
+        for turn in range(self.turns):
+            asked = prompts.words(self.user_words, self.name, trial, conversation, turn)
+            messages.append(Message("user", asked))
+            answer = await server.ask(Ask(tuple(messages), self.max_tokens))
+            messages.append(Message("assistant", answer.text))
+            answers.append(answer)
+        return answers
+
+
+def case(size: Size) -> MultiTurn:
+    return MultiTurn(
+        conversations=sized(size, quick=2, normal=4, full=16),
+        turns=sized(size, quick=2, normal=5),
+        system_words=sized(size, quick=24, normal=800),
+        user_words=sized(size, quick=12, normal=40),
+        max_tokens=sized(size, quick=4, normal=48),
+        at_once=sized(size, quick=2, normal=4, full=8),
+        pairs=sized(size, quick=1, normal=3),
+    )

@@ -1,0 +1,64 @@
+"""Many users behind one long system prompt, a few at a time: requests over the whole time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..asking import Ask, Server
+from ..prompts import Prompts
+from ..rows import Measure
+from ..sizes import Size, sized
+from ..stats import percentile
+from .base import ask_all
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSystem:
+    shared: int
+    own: int
+    requests: int
+    max_tokens: int
+    pairs: int
+    name = "shared_system"
+    slots = 8
+    measures = (
+        Measure("throughput", "requests/s", "higher"),
+        Measure("ttft_p50", "ms", "lower"),
+        Measure("ttft_p95", "ms", "lower"),
+    )
+
+    @property
+    def regime(self) -> Mapping[str, Any]:
+        return {
+            "shared_tokens": self.shared,
+            "own_tokens": self.own,
+            "requests": self.requests,
+            "max_tokens": self.max_tokens,
+            "at_once": self.slots,
+        }
+
+    async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
+        system = prompts.ids(self.shared, self.name, trial)
+        asks = [
+            Ask(system + prompts.ids(self.own, self.name, trial, user), self.max_tokens)
+            for user in range(self.requests)
+        ]
+        timed = await ask_all(server, asks, self.slots)
+        waits = [1e3 * answer.first_token for answer in timed.answers]
+        return {
+            "throughput": self.requests / timed.seconds,
+            "ttft_p50": percentile(waits, 0.5),
+            "ttft_p95": percentile(waits, 0.95),
+        }
+
+
+def case(size: Size) -> SharedSystem:
+    return SharedSystem(
+        shared=sized(size, quick=96, normal=1500),
+        own=sized(size, quick=16, normal=100),
+        requests=sized(size, quick=9, normal=16, full=48),
+        max_tokens=sized(size, quick=4, normal=32),
+        pairs=sized(size, quick=1, normal=3),
+    )

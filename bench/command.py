@@ -1,0 +1,85 @@
+"""The command line: `python -m bench serve|kernels|cache|report`. Data goes to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import BenchError
+
+HERE = Path(__file__).parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 done, 1 failed, 2 wrong usage."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser().parse_args(given)
+    options.given = given
+    try:
+        return _run(options)
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    root = argparse.ArgumentParser("python -m bench", description="Figures with their story.")
+    suites = root.add_subparsers(dest="suite", required=True)
+    serve = suites.add_parser("serve", help="ours and a peer, paired and interleaved")
+    _add_common(serve)
+    _add_servers(serve)
+    kernels = suites.add_parser("kernels", help="native ops, BLAS and the machine's floors")
+    _add_common(kernels)
+    kernels.add_argument("--threads", type=int, default=2)
+    kernels.add_argument("--only", choices=("linear", "attention"), help="leave the other out")
+    _add_common(suites.add_parser("cache", help="the prefix cache without a model"))
+    report = suites.add_parser("report", help="results/*.json → RESULTS.md")
+    report.add_argument("--results", type=Path, default=HERE / "results")
+    report.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
+    return root
+
+
+def _add_common(suite: argparse.ArgumentParser) -> None:
+    size = suite.add_mutually_exclusive_group()
+    size.add_argument("--quick", dest="size", action="store_const", const="quick", help="only prove that it works")
+    size.add_argument("--full", dest="size", action="store_const", const="full", help="the long versions")
+    suite.set_defaults(size="normal")
+    suite.add_argument("--out", type=Path, help="also write the document to this file")
+    suite.add_argument("--json", action="store_true", help="nothing but the document on stdout")
+
+
+def _add_servers(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("--peer", choices=("auto", "llama", "none"), default="auto", help="auto: llama if found")
+    serve.add_argument("--against", metavar="URL", help="the peer: any OpenAI-compatible server that runs already")
+    serve.add_argument("--ours", metavar="URL", help="a server of ours that runs already")
+    serve.add_argument("--llama-server", metavar="PATH", help="else LLAMA_SERVER, else found on PATH")
+    serve.add_argument("--llama-arg", action="append", default=[], help="passed on to it; may be repeated")
+    serve.add_argument("--serve-arg", action="append", default=[], help="passed on to ours; may be repeated")
+    serve.add_argument("--model", default="smollm2-135m", help="as `sapwood serve` takes it")
+    serve.add_argument("--threads", type=int, default=2, help="of each server")
+    serve.add_argument("--cases", help="only these, separated by commas")
+    serve.add_argument("--pairs", type=int, help="how often each server runs each case")
+    serve.add_argument("--seed", type=int, help="of the prompts; default 1, or a new one against running servers")
+
+
+def _run(options: argparse.Namespace) -> int:
+    # Each suite's own imports: a report needs no numpy, serving no kernels.
+    if options.suite == "serve":
+        from .serve_command import run_serve
+
+        return run_serve(options)
+    if options.suite == "kernels":
+        from .kernels import run_kernels
+
+        return run_kernels(options)
+    if options.suite == "cache":
+        from .cache_suite import run_cache
+
+        return run_cache(options)
+    from .report import write_report
+
+    count = write_report(options.results, options.out)
+    print(f"{options.out.name} tells of {count} results", file=sys.stderr)
+    return 0

@@ -1,0 +1,7 @@
+"""The command line. Data goes to stdout, talk to stderr; 0 done, 1 it failed, 2 wrong usage."""
+
+from __future__ import annotations
+
+from sapwood.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,95 @@
+"""`sapwood chat`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import typer
+
+from sapwood.cli.flags import KvMemory, Model, Threads, Weights, choice, size
+from sapwood.config import ModelConfig, WeightFormat
+from sapwood.errors import RequestError, UsageError
+
+if TYPE_CHECKING:
+    from sapwood.cli.local import Options, Turn
+    from sapwood.cli.talk import Talk
+
+
+class Partner(Protocol):
+    """Whoever answers: a model in this process, or a server."""
+
+    def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str]: ...
+
+    @property
+    def turn(self) -> Turn: ...
+
+
+def chat(
+    model: Model = None,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="Talk to a server instead of loading a model.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="The system message.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option("--max-tokens", metavar="N", help="Longest answer; default: what fits.", min=1),
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", metavar="T", help="0 is greedy.")] = 0.0,
+    kv_memory: KvMemory = None,
+    weights: Weights = "auto",
+    threads: Threads = None,
+) -> None:
+    """Talk with MODEL. Each turn tells how much of its prompt was reused. An empty line or Ctrl-D ends."""
+    from sapwood.cli.local import LocalModel, Options
+    from sapwood.cli.remote import RemoteModel
+    from sapwood.cli.talk import Talk
+
+    if url is not None and (kv_memory or threads or weights != "auto"):
+        raise UsageError("--url takes the server's own --kv-memory, --weights and --threads")
+    talk = Talk()
+    with ExitStack() as stack:
+        partner: Partner
+        if url is not None:
+            partner = RemoteModel(url, model)
+        else:
+            config = ModelConfig(
+                model=model or ModelConfig().model,
+                weights=choice("--weights", weights, WeightFormat),
+                kv_memory=size("--kv-memory", kv_memory),
+                threads=threads,
+            )
+            partner = stack.enter_context(LocalModel(config, talk))
+        converse(partner, talk, Options(max_tokens=max_tokens, temperature=temperature), system)
+
+
+def converse(partner: Partner, talk: Talk, options: Options, system: str | None) -> None:
+    """Turns until an empty line or the end of the input."""
+    history: list[dict[str, str]] = [] if system is None else [{"role": "system", "content": system}]
+    while line := talk.ask("> "):
+        history.append({"role": "user", "content": line})
+        try:
+            text = _speak(partner.answer(history, options))
+        except RequestError as error:
+            # This turn cannot be answered (it no longer fits, say); the ones before stand.
+            talk.say(str(error))
+            history.pop()
+            continue
+        history.append({"role": "assistant", "content": text})
+        talk.say(f"reused {partner.turn.reused_tokens} of {partner.turn.prompt_tokens} tokens")
+
+
+def _speak(pieces: Iterator[str]) -> str:
+    """Print an answer as it comes. Ctrl-C cuts it short; what was said stays said."""
+    said: list[str] = []
+    try:
+        for piece in pieces:
+            said.append(piece)
+            print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        pass
+    print(flush=True)
+    return "".join(said)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+from model import tiny
+
+from exact.lab import Truth, decoder_of
+
+if TYPE_CHECKING:
+    from sapwood.config import KvDtype, WeightFormat
+    from sapwood.model.decoder import Decoder
+
+GetDecoder = Callable[..., "Decoder"]
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+_WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
+_DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
+_CASES = [(f, w, "f16") for f in FAMILIES for w in _WEIGHTS] + [(f, "auto", d) for f in FAMILIES for d in _DTYPES]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tiny model and how its KV is stored."""
+
+    family: str
+    weights: WeightFormat
+    dtype: KvDtype
+
+
+@pytest.fixture(scope="session")
+def tiny_decoder(tmp_path_factory: pytest.TempPathFactory) -> GetDecoder:
+    """Gives a tiny random model by family, weight format and threads; each is made once."""
+    makers = {
+        "llama": tiny.tiny_llama,
+        "mistral": tiny.tiny_mistral,
+        "qwen2": tiny.tiny_qwen2,
+        "qwen3": tiny.tiny_qwen3,
+    }
+    folders = tmp_path_factory.mktemp("tiny")
+    made = cache(lambda family: makers[family](folders / family))
+
+    @cache
+    def get(family: str, weights: WeightFormat = "auto", threads: int = 2) -> Decoder:
+        return decoder_of(made(family), weights, threads)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def default_decoder() -> GetDecoder:
+    """The default model, by threads."""
+    return cache(lambda threads=2: decoder_of("smollm2-135m", threads=threads))
+
+
+@pytest.fixture(params=[Case(*case) for case in _CASES], ids=lambda c: f"{c.family}-{c.weights}-{c.dtype}")
+def case(request: pytest.FixtureRequest) -> Case:
+    """Every family in every weight format, and with every type of KV."""
+    assert isinstance(request.param, Case)
+    return request.param
+
+
+@pytest.fixture
+def truth(case: Case, tiny_decoder: GetDecoder) -> Truth:
+    return Truth(tiny_decoder(case.family, case.weights), case.dtype)

@@ -1,0 +1,169 @@
+"""Real engines over real kernels, and the truth they are held against: the same request alone on a cold engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from exact.recorder import RecordingRunner, Witness
+from sapwood.cache import PrefixCache
+from sapwood.config import CacheConfig, IndexName, KvDtype, ModelConfig, OrderName, SchedulerConfig, WeightFormat
+from sapwood.engine import Engine, ModelFacts
+from sapwood.model import kv, load_model
+from sapwood.types import Delta, Finished, PromptScored, Request, SamplingParams, TokenLogprob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sapwood.model.decoder import Decoder
+    from sapwood.types import Event
+
+Prompt = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Ask:
+    prompt: Prompt
+    params: SamplingParams = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
+
+    def wanting(self, max_tokens: int) -> Ask:
+        return replace(self, params=replace(self.params, max_tokens=max_tokens))
+
+
+@dataclass(frozen=True)
+class Said:
+    """All that an answer says which must not depend on how it was computed."""
+
+    tokens: dict[int, Prompt]
+    text: dict[int, str]
+    logprobs: dict[int, tuple[TokenLogprob, ...]]
+    scores: tuple[TokenLogprob | None, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How an engine goes about it: everything that the logits must not depend on."""
+
+    page_size: int = 1
+    chunk: int = 512
+    running: int = 16
+    pool: int = 1024
+    index: IndexName = "radix"
+    policy: OrderName = "fcfs"
+
+
+class SpelledOut:
+    """A Detok that needs no tokenizer."""
+
+    def __init__(self, _context: Prompt) -> None: ...
+
+    def add(self, token: int) -> str:
+        return f"<{token}>"
+
+    def flush(self) -> str:
+        return ""
+
+
+class Truth:
+    """What a model says when asked cold and alone; `lab()` makes engines that must say the same, bit for bit."""
+
+    def __init__(self, decoder: Decoder, dtype: KvDtype = "f16") -> None:
+        self.decoder = decoder
+        self.dtype = dtype
+        self.witness = Witness()
+        self._said: dict[str, Said] = {}
+
+    def of(self, ask: Ask) -> Said:
+        key = repr(ask)
+        if key not in self._said:
+            self._said[key] = Lab(self, Setting()).run(ask)[0]
+        return self._said[key]
+
+    def lab(self, setting: Setting | None = None, decoder: Decoder | None = None) -> Lab:
+        return Lab(self, setting or Setting(), decoder)
+
+
+class Lab:
+    """An engine with a pool of its own, every page of which starts as NaN: what is read must have been written."""
+
+    def __init__(self, truth: Truth, setting: Setting, decoder: Decoder | None = None) -> None:
+        self.truth = truth
+        decoder = decoder or truth.decoder
+        pages = setting.pool // setting.page_size
+        page_bytes = kv.bytes_per_token(decoder.spec, truth.dtype) * setting.page_size
+        pool = kv.allocate(decoder.spec, pages * page_bytes, setting.page_size, truth.dtype)
+        for array in (pool.k, pool.v):
+            array.fill(0x7FC0 if truth.dtype == "bf16" else np.nan)
+        self.runner = RecordingRunner(decoder, pool, truth.witness)
+        self.engine = Engine(
+            self.runner,
+            PrefixCache(pages, CacheConfig(setting.page_size, setting.index)),
+            SchedulerConfig(setting.chunk, setting.running, schedule_policy=setting.policy),
+            ModelFacts("lab", decoder.spec.max_context, decoder.spec.vocab_size),
+            SpelledOut,
+            reuse=setting.index != "none",
+            paranoid=True,
+            pick_seed=lambda: 7,
+        )
+        self._asked = 0
+
+    def say(self, *asks: Ask) -> list[int]:
+        """Ask all at once and hold each answer, and each row on the way, against the truth; tokens reused by each."""
+        expected = [self.truth.of(ask) for ask in asks]
+        witness = self.truth.witness
+        new, compared = witness.new, witness.compared
+        for ask, truth, said in zip(asks, expected, self.run(*asks), strict=True):
+            assert said == truth, f"a prompt of {len(ask.prompt)} tokens was answered differently"
+        assert witness.new == new, "a row was computed that the truth never had"
+        assert witness.compared - compared >= sum(len(t) for said in expected for t in said.tokens.values())
+        return self.reused
+
+    def prime(self, prompt: Prompt) -> None:
+        """Read a prompt and draw nothing."""
+        if prompt:
+            self.run(Ask(prompt).wanting(0))
+
+    def run(self, *asks: Ask) -> list[Said]:
+        requests = [self._request(ask) for ask in asks]
+        for request in requests:
+            self.engine.add(request, 0.0)
+        events: dict[str, list[Event]] = {request.id: [] for request in requests}
+        while self.engine.busy:
+            for event in self.engine.step(0.0):
+                events[event.request_id].append(event)
+        self.reused = [_finished(said).usage.reused for said in events.values()]
+        return [_said(heard) for heard in events.values()]
+
+    def _request(self, ask: Ask) -> Request:
+        self._asked += 1
+        return Request(str(self._asked), ask.prompt, ask.params)
+
+
+def _finished(events: Sequence[Event]) -> Finished:
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.error is None, last.error
+    return last
+
+
+def _said(events: Sequence[Event]) -> Said:
+    said = Said({}, {}, {}, next((e.logprobs for e in events if isinstance(e, PromptScored)), ()))
+    for delta in (event for event in events if isinstance(event, Delta)):
+        said.tokens[delta.sample] = said.tokens.get(delta.sample, ()) + delta.token_ids
+        said.text[delta.sample] = said.text.get(delta.sample, "") + delta.text
+        said.logprobs[delta.sample] = said.logprobs.get(delta.sample, ()) + delta.logprobs
+    return said
+
+
+def decoder_of(model: Path | str, weights: WeightFormat = "auto", threads: int = 2) -> Decoder:
+    config = ModelConfig(str(model), weights, kv_memory=2**20, threads=threads)
+    return load_model(config, 1).runner.decoder
+
+
+def prompt_of(length: int, salt: int = 0, vocab: int = 320) -> Prompt:
+    """Some tokens; another salt gives others from the first on."""
+    tokens = np.random.default_rng(salt).integers(3, vocab, length)
+    return tuple(tokens.tolist())

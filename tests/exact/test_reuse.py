@@ -1,0 +1,71 @@
+"""A hit gives the bits of a cold run: warm, at every length, on generated tokens, after eviction, after preemption."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from exact.conftest import FAMILIES
+from exact.lab import Ask, Setting, Truth, prompt_of
+
+if TYPE_CHECKING:
+    from exact.conftest import GetDecoder
+    from sapwood.config import WeightFormat
+
+PROMPT = prompt_of(200)
+
+
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_warm(truth: Truth, page_size: int) -> None:
+    lab = truth.lab(Setting(page_size=page_size))
+    ask = Ask(PROMPT).wanting(8)
+    assert lab.say(ask) == [0]
+    assert lab.say(ask) == [199 // page_size * page_size]
+
+
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_a_hit_on_generated_tokens(truth: Truth, page_size: int) -> None:
+    lab = truth.lab(Setting(page_size=page_size))
+    (said,) = lab.run(Ask(PROMPT[:70]).wanting(40))
+    follow_up = PROMPT[:70] + said.tokens[0] + PROMPT[70:90]
+    assert lab.say(Ask(follow_up)) == [109 // page_size * page_size]
+
+
+def test_after_eviction_and_recompute(truth: Truth) -> None:
+    lab = truth.lab(Setting(pool=260))
+    lab.say(Ask(PROMPT))
+    lab.say(Ask(prompt_of(150, salt=1)))
+    (trimmed,) = lab.say(Ask(PROMPT))
+    assert 0 < trimmed < 199
+    lab.say(Ask(prompt_of(240, salt=2)))
+    (gone,) = lab.say(Ask(PROMPT))
+    assert gone < trimmed
+    assert lab.engine.stats().evicted_tokens > 200
+
+
+def test_with_preemption(truth: Truth) -> None:
+    lab = truth.lab(Setting(pool=300, chunk=64))
+    lab.say(*(Ask(prompt_of(90, salt)).wanting(60) for salt in range(3)))
+    assert lab.engine.stats().preemptions > 0
+
+
+def test_without_an_index(truth: Truth) -> None:
+    lab = truth.lab(Setting(index="none"))
+    assert lab.say(Ask(PROMPT), Ask(PROMPT)) == [0, 0]
+    assert lab.say(Ask(PROMPT)) == [0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("weights", ["f32", "q4"])
+@pytest.mark.parametrize("page_size", [1, 16])
+def test_a_partial_hit_at_every_length(
+    family: str, weights: WeightFormat, page_size: int, tiny_decoder: GetDecoder
+) -> None:
+    truth = Truth(tiny_decoder(family, weights))
+    lab = truth.lab(Setting(page_size=page_size))
+    ask = Ask(PROMPT).wanting(1)
+    for length in range(200):
+        lab.engine.flush()
+        lab.prime(PROMPT[:length])
+        assert lab.say(ask) == [length // page_size * page_size]
