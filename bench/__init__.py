@@ -1,10 +1,10 @@
-"""One harness for every figure we publish: serving against a peer, kernels against their floors, the cache alone.
+"""One harness for every figure: serving against a peer, kernels against their floors, the cache alone.
 
     python -m bench serve      ours and a peer, paired and interleaved          cases/
     python -m bench kernels    native ops, BLAS and the machine's floors        kernels/
     python -m bench cache      the prefix cache without a model                 cache_suite.py
     python -m bench report     results/*.json → RESULTS.md
 
-Ratios are the result; absolute times on a shared machine mean little. Imports are relative, so that the folder
-can also be shipped inside a wheel under another name.
+Ratios are the result; absolute times on a shared machine mean little. Imports are relative, so that the
+folder can also be shipped inside a wheel under another name.
 """

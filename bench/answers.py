@@ -1,4 +1,4 @@
-"""What a streamed answer says and when: OpenAI-shaped chunks and llama.cpp's own, told apart by their fields."""
+"""What a streamed answer says and when: OpenAI-shaped chunks and llama.cpp's, told apart by their fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Piece:
 
     @property
     def answers(self) -> bool:
-        """Whether a token arrived with it (its text may be empty: a control token, say, that ends the answer)."""
+        """Whether a token arrived with it; the last one may have no text (half a character, say)."""
         return bool(self.text) or self.finished
 
 
@@ -48,7 +48,9 @@ class Answer:
 
 def read_answer(exchange: Exchange) -> Answer:
     """Raises BenchError for a stream without a token, or one that carries an error."""
-    timed = [(arrival.at - exchange.sent_at, read_piece(_json(arrival.data))) for arrival in exchange.arrivals]
+    timed = [
+        (arrival.at - exchange.sent_at, read_piece(_json(arrival.data))) for arrival in exchange.arrivals
+    ]
     times = [at for at, piece in timed if piece.answers]
     if not times:
         raise BenchError(f"a stream ended without a token; it had {len(timed)} events")

@@ -24,7 +24,7 @@ class Ask:
     """A prompt (ids, text or a conversation) and how many tokens to generate: exactly that many.
 
     Attributes:
-        reuse: False asks for a cold answer; where the dialect has no word for it, call `Server.forget` before.
+        reuse: False asks for a cold answer; not every dialect has a word for it, so call `Server.forget` too.
         logprobs: whether each token's logprob is wanted; for ids and text only.
     """
 
@@ -77,7 +77,7 @@ def _openai_call(server: Server, ask: Ask) -> Call:
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-        # End tokens cannot be drawn, as under llama.cpp's ignore_eos: both continue with the same kind of text.
+        # No end token can be drawn, as under llama.cpp's ignore_eos: both go on with the same kind of text.
         "min_tokens": ask.max_tokens,
     }
     if server.dialect == "openai":
@@ -97,7 +97,7 @@ def _llama_call(ask: Ask) -> Call:
         "cache_prompt": ask.reuse,
     }
     if is_conversation(ask.prompt):
-        # Its own route takes no conversation; its chat route speaks OpenAI's dialect and takes these fields too.
+        # Its own route takes no conversation; its chat route speaks OpenAI's dialect and these fields too.
         body |= {"max_tokens": ask.max_tokens, "stream_options": {"include_usage": True}}
         return Call("/v1/chat/completions", {**body, "messages": _messages(ask.prompt)})
     if ask.logprobs:
@@ -110,4 +110,8 @@ def _plain(prompt: Sequence[Any] | str) -> list[Any] | str:
 
 
 def _messages(prompt: Sequence[Any] | str) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in prompt if isinstance(message, Message)]
+    return [
+        {"role": message.role, "content": message.content}
+        for message in prompt
+        if isinstance(message, Message)
+    ]

@@ -1,4 +1,4 @@
-"""One HTTP exchange over asyncio streams, by hand: as little client as possible, and the same for every server.
+"""One HTTP exchange over asyncio streams, by hand: as little client as possible, the same for every server.
 
 Bytes are stamped when they arrive and parsed when the answer is over.
 """
@@ -70,7 +70,9 @@ class EventSplitter:
         """The data of each event that `piece` completes. Comments and other fields are dropped."""
         *whole, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
         events = [
-            b"\n".join(line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
+            b"\n".join(
+                line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:")
+            )
             for event in whole
         ]
         return [event for event in events if event]
@@ -79,7 +81,7 @@ class EventSplitter:
 async def exchange(
     address: Address, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 600.0
 ) -> Exchange:
-    """Raises BenchError for a status other than 2xx, an answer that breaks off, or none in `timeout` seconds."""
+    """Raises BenchError for a status other than 2xx, a broken answer, or none in `timeout` seconds."""
     payload = b"" if body is None else json.dumps(body).encode()
     what = f"{method} {path} on port {address.port}"
     try:

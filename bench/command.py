@@ -43,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_common(suite: argparse.ArgumentParser) -> None:
     size = suite.add_mutually_exclusive_group()
-    size.add_argument("--quick", dest="size", action="store_const", const="quick", help="only prove that it works")
+    size.add_argument(
+        "--quick", dest="size", action="store_const", const="quick", help="only prove that it works"
+    )
     size.add_argument("--full", dest="size", action="store_const", const="full", help="the long versions")
     suite.set_defaults(size="normal")
     suite.add_argument("--out", type=Path, help="also write the document to this file")
@@ -51,8 +53,12 @@ def _add_common(suite: argparse.ArgumentParser) -> None:
 
 
 def _add_servers(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument("--peer", choices=("auto", "llama", "none"), default="auto", help="auto: llama if found")
-    serve.add_argument("--against", metavar="URL", help="the peer: any OpenAI-compatible server that runs already")
+    serve.add_argument(
+        "--peer", choices=("auto", "llama", "none"), default="auto", help="auto: llama if found"
+    )
+    serve.add_argument(
+        "--against", metavar="URL", help="the peer: any OpenAI-compatible server that runs already"
+    )
     serve.add_argument("--ours", metavar="URL", help="a server of ours that runs already")
     serve.add_argument("--llama-server", metavar="PATH", help="else LLAMA_SERVER, else found on PATH")
     serve.add_argument("--llama-arg", action="append", default=[], help="passed on to it; may be repeated")
@@ -61,7 +67,9 @@ def _add_servers(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--threads", type=int, default=2, help="of each server")
     serve.add_argument("--cases", help="only these, separated by commas")
     serve.add_argument("--pairs", type=int, help="how often each server runs each case")
-    serve.add_argument("--seed", type=int, help="of the prompts; default 1, or a new one against running servers")
+    serve.add_argument(
+        "--seed", type=int, help="of the prompts; default 1, or a new one against running servers"
+    )
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -36,7 +36,7 @@ def available_cores() -> int:
 
 
 def current_commit(folder: Path | None = None) -> str:
-    """Short hash of the checked-out commit, with `-dirty` where files differ from it; "unknown" outside git."""
+    """Short hash of the checked-out commit, `-dirty` where files differ from it; "unknown" outside git."""
     folder = folder or Path(__file__).parent
     head = _git(folder, "rev-parse", "--short=12", "HEAD")
     if not head:
@@ -64,7 +64,7 @@ class Load:
 
 
 def noise_between(before: Load, after: Load) -> Mapping[str, float]:
-    """Load averages around a stretch of work, and the shares of its CPU time that ran and that were stolen."""
+    """Load averages around a stretch of work, and the shares of its CPU time that ran and were stolen."""
     total = max(1, after.total_ticks - before.total_ticks)
     return {
         "load_1m_before": before.average_1m,

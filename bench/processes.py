@@ -1,4 +1,4 @@
-"""Starts and stops the servers that are compared: children of this process, on 127.0.0.1, ended by their pid."""
+"""Starts and stops the servers that are compared: children of this process on 127.0.0.1, ended by pid."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def launch_llama(
     binary: Path, model: Path, threads: int, slots: int, context: int, extra: Sequence[str] = ()
 ) -> Launch:
     """`context` is per slot. Whatever is not named here keeps the server's own default."""
-    flags = ("--threads", str(threads), "--threads-batch", str(threads), "--parallel", str(slots))
-    flags += ("--ctx-size", str(slots * context), "--host", "127.0.0.1", "--no-webui", *extra)
+    flags = ["--threads", str(threads), "--threads-batch", str(threads), "--parallel", str(slots)]
+    flags += ["--ctx-size", str(slots * context), "--host", "127.0.0.1", "--no-webui", *extra]
     return Launch("llama.cpp", "llama.cpp", (str(binary), "--model", str(model), *flags))
 
 
@@ -58,7 +58,9 @@ def find_llama_server(named: str | None) -> Path | None:
     wanted = named or os.environ.get("LLAMA_SERVER")
     found = shutil.which(wanted or "llama-server")
     if wanted and not found:
-        raise BenchError(f"{Path(wanted).name!r} is no program; expected the path of llama.cpp's llama-server")
+        raise BenchError(
+            f"{Path(wanted).name!r} is no program; expected the path of llama.cpp's llama-server"
+        )
     return Path(found).resolve() if found else None
 
 
@@ -100,9 +102,7 @@ async def warm_up(server: Server) -> None:
     await server.ask(Ask(Prompts(0).ids(256, "warm-up"), 16))
 
 
-async def _ready(
-    launch: Launch, process: subprocess.Popen[bytes], address: Address, log: IO[bytes]
-) -> None:
+async def _ready(launch: Launch, process: subprocess.Popen[bytes], address: Address, log: IO[bytes]) -> None:
     try:
         async with asyncio.timeout(READY_SECONDS):
             while process.poll() is None:

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LOWEST_ID, HIGHEST_ID = 300, 30_000
-"""Ordinary word pieces in the usual vocabularies of 32k tokens and more: no control tokens, no single bytes."""
+"""Ordinary pieces in the usual vocabularies of 32k tokens and more: no control tokens, no single bytes."""
 
-_WORDS = """
-time year people way day man thing woman life child world school state family student group country problem hand part
-place case week company system program question work night point home water room mother area money story fact month
-lot right study book eye job word business issue side kind head house service friend father power hour game line end
-member law car city name team minute idea body back parent face level office door health person art war history party
-result change morning reason research girl guy moment air teacher force education foot boy age policy music market
-old new good first long great little own other big high small large next early young important few public bad same
-able find give tell work call try ask need feel become leave put mean keep let begin seem help talk turn start show
-hear play run move live believe hold bring happen write provide sit stand lose pay meet include continue set learn
-""".split()
+_COMMON = """
+time year people way day man thing woman life child world school state family student group country
+problem hand part place case week company system program question work night point home water room
+mother area money story fact month lot right study book eye job word business issue side kind head
+house service friend father power hour game line end member law car city name team minute idea body
+back parent face level office door health person art war history party result change morning reason
+research girl guy moment air teacher force education foot boy age policy music market old new good
+first long great little own other big high small large next early young important few public bad
+same able find give tell call try ask need feel become leave put mean keep let begin seem help talk
+turn start show hear play run move live believe hold bring happen write provide sit stand lose pay
+meet include continue set learn
+"""
+_WORDS = tuple(_COMMON.split())
 
 
 @dataclass(frozen=True, slots=True)

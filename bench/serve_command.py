@@ -17,7 +17,16 @@ from .client import Address
 from .document import Output, emit, make_document, tell
 from .errors import BenchError
 from .machine import Load
-from .processes import Launch, connect, find_llama_server, launch_llama, launch_ours, llama_version, running, warm_up
+from .processes import (
+    Launch,
+    connect,
+    find_llama_server,
+    launch_llama,
+    launch_ours,
+    llama_version,
+    running,
+    warm_up,
+)
 from .prompts import Prompts
 from .serve_suite import Sides, run_cases
 
@@ -27,7 +36,7 @@ SLOT_CONTEXT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each side comes from: a URL that is up already, or a program to start. No `llama`, no `against`: no peer."""
+    """Where each side comes from: a URL that is up already, or a program to start; perhaps no peer at all."""
 
     ours: str | None
     against: str | None

@@ -1,7 +1,7 @@
 """Greedy answers that change with what is cached or who else is asked: for ours the number is 0, bit for bit.
 
-Every prompt is asked cold, then once more with everything cached, then in order after a flush (so that only the
-shared beginnings hit), then eight at a time.
+Every prompt is asked cold, then once more with everything cached, then in order after a flush (so that only
+the shared beginnings hit), then eight at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conversations side by side, each turn after the last: the real reply goes back into the next prompt, as text."""
+"""Conversations side by side; the real reply of each turn goes back into the next prompt, as text."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_spelling_split_over_parts_stays_text(parts: list[str], smollm: Tokeni
 
 
 def test_a_role_a_key_and_a_tool_stay_text(smollm: Tokenizer) -> None:
-    source = "<|im_start|>{{ messages[0].role }}{{ tools | tojson }}{{ tools | tojson(ensure_ascii=true) }}<|im_end|>"
+    source = "<|im_start|>{{ messages[0].role }}{{ tools | tojson }}{{ tools | tojson(true) }}<|im_end|>"
     template = ChatTemplate.for_tokenizer(source, smollm)
     tools = [{"<|im_end|>": "<|endoftext|>é"}]
     ids = encode_chat(smollm, template, [{"role": "<|im_end|>", "content": ""}], tools=tools)
@@ -149,7 +149,7 @@ def test_white_space_that_a_control_token_swallows_goes_with_it() -> None:
 
 
 def test_templates_may_look_into_ordinary_content() -> None:
-    source = "{% set c = messages[0].content %}{{ c.split('</think>')[-1] if '</think>' in c else c }}|{{ c | length }}"
+    source = "{% set c = messages[0].content %}{{ c.split('</think>')[-1] }}|{{ c | length }}"
     assert text_of(source, [{"role": "assistant", "content": "<think>a</think>b"}]) == "b|17"
     assert text_of(source, [{"role": "assistant", "content": "<|im_end|>"}]) == "<|im_end|>|10"
 

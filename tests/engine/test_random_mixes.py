@@ -95,7 +95,7 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     faulty_step=st.integers(1, 60),
     faults=st.sampled_from(["none", "none", "raise", "sequence"]),
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_answer_is_the_solo_answer(
     actions: list[Ask | int | str],
     chunk: int,

@@ -12,12 +12,14 @@ from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, IndexName, KvDtype, ModelConfig, OrderName, SchedulerConfig, WeightFormat
 from sapwood.engine import Engine, ModelFacts
 from sapwood.model import kv, load_model
+from sapwood.model.ops import StepSpans
 from sapwood.types import Delta, Finished, PromptScored, Request, SamplingParams, TokenLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from sapwood.model.decoder import Decoder
     from sapwood.types import Event
 
@@ -167,3 +169,12 @@ def prompt_of(length: int, salt: int = 0, vocab: int = 320) -> Prompt:
     """Some tokens; another salt gives others from the first on."""
     tokens = np.random.default_rng(salt).integers(3, vocab, length)
     return tuple(tokens.tolist())
+
+
+def all_logits(decoder: Decoder, prompt: Sequence[int], dtype: KvDtype = "f32") -> NDArray[np.float32]:
+    """[tokens, vocab_size]: the logits at every position of a prompt, computed in one step."""
+    count = len(prompt)
+    pool = kv.allocate(decoder.spec, count * kv.bytes_per_token(decoder.spec, dtype), 1, dtype)
+    table = np.arange(count, dtype=np.int32)
+    spans = StepSpans(np.array([count], np.int32), np.array([0], np.int32), table)
+    return decoder.logits(decoder.forward(np.array(prompt, np.int32), spans, pool))

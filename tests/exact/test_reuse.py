@@ -57,8 +57,7 @@ def test_without_an_index(truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("weights", ["f32", "q4"])
-@pytest.mark.parametrize("page_size", [1, 16])
+@pytest.mark.parametrize(("weights", "page_size"), [("f32", 1), ("q4", 1), ("f32", 16)])
 def test_a_partial_hit_at_every_length(
     family: str, weights: WeightFormat, page_size: int, tiny_decoder: GetDecoder
 ) -> None:

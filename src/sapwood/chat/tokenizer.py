@@ -66,7 +66,7 @@ class Tokenizer:
         self.special_tokens = tuple(
             SpecialToken(i, token.content, token.lstrip, token.rstrip)
             for i, token in added.items()
-            if token.special
+            if token.special and token.content
         )
         self.special_ids = frozenset(token.id for token in self.special_tokens)
         self.bos_id, self.eos_id = facts.bos_id, facts.eos_id

@@ -10,7 +10,6 @@ import mmap
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -228,7 +227,6 @@ class _Entry:
     offset: int
 
 
-@lru_cache(maxsize=64)
 def _layout(type_id: int) -> BlockLayout | None:
     """How ggml lays out a type; the rare ones are asked of the `gguf` package, whose import takes a while."""
     if type_id in _COMMON_LAYOUTS:
