@@ -27,7 +27,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"types", "plan", "config", "errors", "cache", "sched", "chat", "model"},
     "server": {"types", "plan", "config", "errors", "engine", "chat", "__init__"},
     "llm": {"types", "plan", "config", "errors", "units", "engine", "chat"},
-    "cli": {"types", "plan", "config", "errors", "units", "engine", "chat", "model", "server", "llm", "__init__"},
+    "cli": {
+        "types",
+        "plan",
+        "config",
+        "errors",
+        "units",
+        "engine",
+        "chat",
+        "model",
+        "server",
+        "llm",
+        "__init__",
+    },
     "__main__": {"cli"},
     "__init__": {"errors", "types", "llm"},
 }
@@ -87,7 +99,9 @@ def test_no_room_keeps_mutable_state_in_a_module(path: Path) -> None:
         if names == ["__all__"] or value is None:
             continue
         mutable = isinstance(value, ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp | ast.SetComp)
-        assert not mutable, f"{path}:{node.lineno}: {names} is mutable; use MappingProxyType, tuple or frozenset"
+        assert not mutable, (
+            f"{path}:{node.lineno}: {names} is mutable; use MappingProxyType, tuple or frozenset"
+        )
     for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         assert not isinstance(each, ast.Global), f"{path}:{each.lineno}: no global statement"
 

@@ -107,7 +107,7 @@ def _native(ops: NativeOps, step: Step, enough: int) -> Callable[[], object]:
     qkv = rng.standard_normal((total, LAYOUT.qkv_width), np.float32)
     out = np.empty((total, LAYOUT.heads * LAYOUT.head_dim), np.float32)
     turn = cycle(range(layers))
-    return lambda: ops.attention(plan, qkv, LAYOUT, kv, next(turn), out)
+    return lambda: ops.attention(plan, qkv, LAYOUT, next(turn), out)
 
 
 def _halves(layers_pages: tuple[int, int]) -> NDArray[np.float16]:

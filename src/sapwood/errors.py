@@ -1,14 +1,14 @@
 """Every error a user can meet. Each says what was wrong and what was expected; `hint` says what to do next.
 
-    SapwoodError
-    ├── UsageError            a flag, a config value, a path: the caller must change the call
-    ├── ModelError            a model file is cut, corrupt, unsupported or not there
-    ├── RequestError          one request cannot be served as asked (HTTP 400)
-    │   ├── ContextLengthError    it is too long for the model's context or the pool
-    │   └── NotFoundError         it names a model, route or object that is not here (HTTP 404)
-    ├── UnavailableError      the engine is loading, stopping or dead (HTTP 503)
-    ├── OutOfPagesError       the pool cannot give the pages asked for, eviction included
-    └── BooksError            the cache's own accounting does not add up: a bug of ours, never of the caller
+SapwoodError
+├── UsageError            a flag, a config value, a path: the caller must change the call
+├── ModelError            a model file is cut, corrupt, unsupported or not there
+├── RequestError          one request cannot be served as asked (HTTP 400)
+│   ├── ContextLengthError    it is too long for the model's context or the pool
+│   └── NotFoundError         it names a model, route or object that is not here (HTTP 404)
+├── UnavailableError      the engine is loading, stopping or dead (HTTP 503)
+├── OutOfPagesError       the pool cannot give the pages asked for, eviction included
+└── BooksError            the cache's own accounting does not add up: a bug of ours, never of the caller
 """
 
 from __future__ import annotations

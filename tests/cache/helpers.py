@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
 from sapwood.cache import Lease, Namespace, PrefixCache
 from sapwood.cache.node import Node
 from sapwood.cache.radix import RadixIndex

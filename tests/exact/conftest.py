@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-from model import tiny
 
 from exact.lab import Truth, decoder_of
+from model import tiny
 
 if TYPE_CHECKING:
     from sapwood.config import KvDtype, WeightFormat

@@ -9,7 +9,15 @@ import numpy as np
 
 from exact.recorder import RecordingRunner, Witness
 from sapwood.cache import PrefixCache
-from sapwood.config import CacheConfig, IndexName, KvDtype, ModelConfig, OrderName, SchedulerConfig, WeightFormat
+from sapwood.config import (
+    CacheConfig,
+    IndexName,
+    KvDtype,
+    ModelConfig,
+    OrderName,
+    SchedulerConfig,
+    WeightFormat,
+)
 from sapwood.engine import Engine, ModelFacts
 from sapwood.model import kv, load_model
 from sapwood.model.ops import StepSpans
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
     from sapwood.model.decoder import Decoder
     from sapwood.types import Event
 

@@ -11,6 +11,7 @@ from sapwood.model import ModelRunner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
     from sapwood.model.decoder import Decoder
     from sapwood.model.kv import KvPool
     from sapwood.model.ops import StepSpans

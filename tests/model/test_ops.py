@@ -127,7 +127,9 @@ def test_rms_norm_equals_its_twin(width: int) -> None:
 class Scene:
     """Some sequences with KV in scattered pages; `run` computes one step through rope, store and attention."""
 
-    def __init__(self, seed: int, layout: HeadLayout, page_size: int, dtype: Any, starts: list[int], rows: list[int]):
+    def __init__(
+        self, seed: int, layout: HeadLayout, page_size: int, dtype: Any, starts: list[int], rows: list[int]
+    ):
         rng = np.random.default_rng(seed)
         self.layout, self.starts, self.rows = layout, starts, rows
         counts = [-(-(s + r) // page_size) for s, r in zip(starts, rows, strict=True)]
@@ -150,9 +152,9 @@ class Scene:
         kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
         qkv = self.qkv.copy()
         plan = ops.plan(_spans(self.rows, self.starts, self.tables), kv)
-        ops.rope_and_store(plan, qkv, self.layout, self.rope, kv, 0, self.norms if norms else None)
+        ops.rope_and_store(plan, qkv, self.layout, self.rope, 0, self.norms if norms else None)
         out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
-        ops.attention(plan, qkv, self.layout, kv, 0, out, window=window)
+        ops.attention(plan, qkv, self.layout, 0, out, window=window)
         return out, kv
 
 
@@ -163,7 +165,9 @@ def _spans(rows: list[int], starts: list[int], tables: list[NDArray[np.int32]]) 
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    layout=st.sampled_from([HeadLayout(3, 1, 16), HeadLayout(4, 2, 8), HeadLayout(2, 2, 20), HeadLayout(6, 2, 64)]),
+    layout=st.sampled_from(
+        [HeadLayout(3, 1, 16), HeadLayout(4, 2, 8), HeadLayout(2, 2, 20), HeadLayout(6, 2, 64)]
+    ),
     page_size=st.sampled_from([1, 4, 16]),
     dtype=st.sampled_from(["f16", "bf16", "f32"]),
     spans=st.lists(st.tuples(st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
@@ -194,9 +198,9 @@ def test_attention_does_not_depend_on_where_chunks_were_cut(chunks: list[int], w
     for rows in chunks:
         qkv = scene.qkv[start : start + rows].copy()
         plan = TWO.plan(_spans([rows], [start], [scene.tables[0][: start + rows]]), kv)
-        TWO.rope_and_store(plan, qkv, layout, scene.rope, kv, 0)
+        TWO.rope_and_store(plan, qkv, layout, scene.rope, 0)
         out = np.empty((rows, layout.heads * layout.head_dim), np.float32)
-        TWO.attention(plan, qkv, layout, kv, 0, out, window=window)
+        TWO.attention(plan, qkv, layout, 0, out, window=window)
         assert same(out, whole[start : start + rows])
         start += rows
 

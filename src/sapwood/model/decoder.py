@@ -93,7 +93,7 @@ class Decoder:
         work = self._buffers.first(len(tokens))
         work.x[:] = self._embedding(tokens)
         for i, layer in enumerate(self._layers):
-            self._attend(layer, i, plan, kv, work)
+            self._attend(layer, i, plan, work)
             self.ops.gated_linear(work.x, layer.gate, layer.up, work.gated, norm=layer.mlp_norm)
             self.ops.linear(work.gated, layer.down, work.x, accumulate=True)
         return work.x
@@ -104,11 +104,11 @@ class Decoder:
         self.ops.linear(hidden, self._head, out, norm=self._final_norm)
         return out
 
-    def _attend(self, layer: Layer, index: int, plan: Any, kv: KvPool, work: Buffers) -> None:
+    def _attend(self, layer: Layer, index: int, plan: Any, work: Buffers) -> None:
         ops, layout = self.ops, self.layout
         ops.linear(work.x, layer.qkv, work.qkv, norm=layer.attn_norm, bias=layer.qkv_bias)
-        ops.rope_and_store(plan, work.qkv, layout, self._rope, kv, index, layer.head_norms)
-        ops.attention(plan, work.qkv, layout, kv, index, work.attended, window=layer.window)
+        ops.rope_and_store(plan, work.qkv, layout, self._rope, index, layer.head_norms)
+        ops.attention(plan, work.qkv, layout, index, work.attended, window=layer.window)
         ops.linear(work.attended, layer.o, work.x, bias=layer.o_bias, accumulate=True)
 
     def _embedding(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
@@ -131,7 +131,9 @@ def rope_tables(spec: ModelSpec, positions: int) -> RopeTables:
     frequencies = spec.rope.frequencies()
     angles = np.arange(positions, dtype=np.float64)[:, None] * frequencies.inverse[None]
     scale = frequencies.attention_scale
-    return RopeTables((np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32))
+    return RopeTables(
+        (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
+    )
 
 
 def _vector(tensors: Mapping[str, RawTensor], name: str) -> NDArray[np.float32]:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-_FORMATS: Mapping[str, TensorFormat] = MappingProxyType({"f32": "f32", "f16": "f16", "q8": "q8_0", "q4": "q4_1"})
+_FORMATS: Mapping[str, TensorFormat] = MappingProxyType(
+    {"f32": "f32", "f16": "f16", "q8": "q8_0", "q4": "q4_1"}
+)
 _VECTORS = ("norm", "bias")
 
 
@@ -122,8 +124,12 @@ def _with_weights(checkpoint: Checkpoint, weights: WeightFormat) -> Checkpoint:
         tensors[name] = requantize(tensor, wanted if fits else "f16")
     notices = checkpoint.notices
     if kept:
-        notices += (f"{kept} tensors have rows that are no multiple of 32 and are kept as f16, not {weights}",)
-    return replace(checkpoint, tensors=tensors, notices=notices, fingerprint=f"{checkpoint.fingerprint}/{wanted}")
+        notices += (
+            f"{kept} tensors have rows that are no multiple of 32 and are kept as f16, not {weights}",
+        )
+    return replace(
+        checkpoint, tensors=tensors, notices=notices, fingerprint=f"{checkpoint.fingerprint}/{wanted}"
+    )
 
 
 def _fingerprint(checkpoint: Checkpoint, dtype: KvDtype) -> str:

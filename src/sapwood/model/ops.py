@@ -81,7 +81,10 @@ class Ops(Protocol):
         """One weight from matrices of equal width, outputs one after another; each keeps its own format."""
 
     def plan(self, spans: StepSpans, kv: KvPool) -> Any:
-        """Checks and prepares a step for rope_and_store and attention. Raises ValueError for a bad page table."""
+        """Checks and prepares a step over these pages for rope_and_store and attention.
+
+        Raises ValueError for a bad page table.
+        """
 
     def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None: ...
 
@@ -114,7 +117,6 @@ class Ops(Protocol):
         qkv: NDArray[np.float32],
         layout: HeadLayout,
         rope: RopeTables,
-        kv: KvPool,
         layer: int,
         norms: HeadNorms | None = None,
     ) -> None:
@@ -125,7 +127,6 @@ class Ops(Protocol):
         plan: Any,
         qkv: NDArray[np.float32],
         layout: HeadLayout,
-        kv: KvPool,
         layer: int,
         out: NDArray[np.float32],
         *,

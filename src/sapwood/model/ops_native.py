@@ -123,7 +123,6 @@ class NativeOps:
         qkv: NDArray[np.float32],
         layout: HeadLayout,
         rope: RopeTables,
-        kv: KvPool,
         layer: int,
         norms: HeadNorms | None = None,
     ) -> None:
@@ -146,7 +145,6 @@ class NativeOps:
         plan: NativePlan,
         qkv: NDArray[np.float32],
         layout: HeadLayout,
-        kv: KvPool,
         layer: int,
         out: NDArray[np.float32],
         *,

@@ -32,6 +32,12 @@ class SpanPlan:
     offset: NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class ReferencePlan:
+    spans: tuple[SpanPlan, ...]
+    kv: KvPool
+
+
 class ReferenceOps:
     name = "reference"
     exact = True
@@ -39,7 +45,7 @@ class ReferenceOps:
     def pack(self, tensors: Sequence[RawTensor]) -> NDArray[np.float32]:
         return np.concatenate([to_f32(t) for t in tensors])
 
-    def plan(self, spans: StepSpans, kv: KvPool) -> list[SpanPlan]:
+    def plan(self, spans: StepSpans, kv: KvPool) -> ReferencePlan:
         if len(spans.pages) and not 0 <= spans.pages.min() <= spans.pages.max() < kv.pages:
             raise ValueError("page id outside the pool")
         counts = -(-(spans.starts + spans.rows) // kv.page_size)
@@ -59,7 +65,7 @@ class ReferenceOps:
             )
             row += rows
             table += len(pages)
-        return plans
+        return ReferencePlan(tuple(plans), kv)
 
     def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
         out[:] = ef.rms_norm(x, norm.weight, norm.eps)
@@ -93,21 +99,22 @@ class ReferenceOps:
 
     def rope_and_store(
         self,
-        plan: list[SpanPlan],
+        plan: ReferencePlan,
         qkv: NDArray[np.float32],
         layout: HeadLayout,
         rope: RopeTables,
-        kv: KvPool,
         layer: int,
         norms: HeadNorms | None = None,
     ) -> None:
         heads = qkv.reshape(len(qkv), -1, layout.head_dim)
         q, k, v = np.split(heads, [layout.heads, layout.heads + layout.kv_heads], axis=1)
-        for span in plan:
+        kv = plan.kv
+        for span in plan.spans:
             positions = slice(span.start, len(span.page))
-            for part, weight in ((q, norms and norms.q), (k, norms and norms.k)):
-                if norms is not None and weight is not None:
-                    part[span.rows] = ef.rms_norm(part[span.rows], weight, norms.eps)
+            if norms is not None:
+                q[span.rows] = ef.rms_norm(q[span.rows], norms.q, norms.eps)
+                k[span.rows] = ef.rms_norm(k[span.rows], norms.k, norms.eps)
+            for part in (q, k):
                 _rotate(part[span.rows], rope.cos[positions], rope.sin[positions])
             page, offset = span.page[positions], span.offset[positions]
             kv.k[layer, page, offset] = _rounded(k[span.rows], kv)
@@ -115,10 +122,9 @@ class ReferenceOps:
 
     def attention(
         self,
-        plan: list[SpanPlan],
+        plan: ReferencePlan,
         qkv: NDArray[np.float32],
         layout: HeadLayout,
-        kv: KvPool,
         layer: int,
         out: NDArray[np.float32],
         *,
@@ -128,7 +134,8 @@ class ReferenceOps:
         scale = _F32(layout.head_dim**-0.5)
         queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * scale
         result = out.reshape(len(out), layout.heads, layout.head_dim)
-        for span in plan:
+        kv = plan.kv
+        for span in plan.spans:
             keys = _widened(kv.k[layer, span.page, span.offset])
             values = _widened(kv.v[layer, span.page, span.offset])
             for i, row in enumerate(range(span.rows.start, span.rows.stop)):
@@ -148,7 +155,8 @@ class _Seen:
         self, query: NDArray[np.float32], keys: NDArray[np.float32], values: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         first = max(0, self.position - self.window + 1) if self.window else 0
-        top, total, mixed = _F32(-np.inf), _F32(0), np.zeros(values.shape[1], _F32)
+        top, total = _F32(-np.inf), np.zeros((), _F32)
+        mixed = np.zeros(values.shape[1], _F32)
         for base in range(first // _TILE * _TILE, self.position + 1, _TILE):
             low, high = max(first, base), min(base + _TILE, self.position + 1)
             scores = np.full(_TILE, -np.inf, _F32)
@@ -161,7 +169,7 @@ class _Seen:
             tile_mixed = ef.chain(weights[None, low - base : high - base], values[low:high].T)[0]
             new_top = max(top, tile_top)
             old, new = ef.exp(np.array([top - new_top, tile_top - new_top], _F32))
-            total = ef.fma(total, old, ef.sum_lanes(lanes) * new)[()]
+            total = ef.fma(total, old, ef.sum_lanes(lanes) * new)
             mixed = ef.fma(mixed, old, tile_mixed * new)
             top = new_top
         return np.asarray(mixed / total)

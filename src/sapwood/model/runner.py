@@ -70,7 +70,9 @@ class ModelRunner:
         rows = hidden[share.rows][: len(work.score_targets)]
         for first in range(0, len(rows), _SCORED_ROWS):
             logits = self.decoder.logits(rows[first : first + _SCORED_ROWS])
-            for row, target in zip(logits, work.score_targets[first : first + _SCORED_ROWS].tolist(), strict=True):
+            for row, target in zip(
+                logits, work.score_targets[first : first + _SCORED_ROWS].tolist(), strict=True
+            ):
                 yield sampler.score(row, target, work.score)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sapwood.plan import SampleOrder
     from sapwood.types import SamplingParams
 
+
 def draw(logits: NDArray[np.float32], order: SampleOrder) -> TokenLogprob:
     """One token from logits [vocab_size]. Raises ValueError if they are not finite.
 
@@ -66,7 +67,9 @@ def _likeliest(row: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float32]:
     """Penalties, bias and bans, in the order the OpenAI and Hugging Face definitions give them."""
     params = order.params
-    penalised = params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
+    penalised = (
+        params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
+    )
     if not penalised and not params.logit_bias and not order.banned:
         return logits
     shaped = logits.copy()
