@@ -4,6 +4,7 @@
     python -m bench kernels    native ops, BLAS and the machine's floors        kernels/
     python -m bench cache      the prefix cache without a model                 cache_suite.py
     python -m bench report     results/*.json → RESULTS.md
+    python -m bench            all of it
 
 Ratios are the result; absolute times on a shared machine mean little. Imports are relative, so that the
 folder can also be shipped inside a wheel under another name.

@@ -42,12 +42,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`model` is the name that it goes by in the server's own API."""
+    """Attributes:
+    model: the name that it goes by in the server's own API.
+    pid: of a server that we started.
+    """
 
     name: str
     address: Address
     dialect: Dialect
     model: str
+    pid: int | None = None
 
     async def ask(self, ask: Ask) -> Answer:
         """Raises BenchError, also for an answer of another length than asked for."""

@@ -11,7 +11,7 @@ import numpy as np
 from sapwood.cache import Lease, Namespace, PrefixCache
 
 from .document import Output, emit, make_document, tell
-from .machine import Load
+from .noise import Moment
 from .rows import Measure, Row
 from .sizes import Size, sized
 from .stats import Pair, median, percentile
@@ -23,7 +23,7 @@ PER_BRANCH = 1000
 
 
 def run_cache(options: argparse.Namespace) -> int:
-    before = Load.now()
+    before = Moment.now()
     regime = {"suite": "cache", "size": options.size, "page_size": 1, "index": "radix", "eviction": "lru"}
     emit(
         make_document(regime, list(rows(options.size)), before, options.given),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import BenchError
+from .errors import BenchError, BenchUsageError
 
 HEAD_LIMIT = 2**16
 
@@ -28,12 +28,14 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """From `http://host:port`, with or without `/v1`. Raises BenchError for anything else."""
+        """From `http://host:port`, with or without `/v1`. Raises BenchUsageError for anything else."""
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BenchError(f"{url!r} is not the URL of a server; expected something like http://host:8000")
+            raise BenchUsageError(
+                f"{url!r} is not the URL of a server; expected something like http://host:8000"
+            )
         if parts.path.strip("/") not in ("", "v1"):
-            raise BenchError(f"{url!r} has the path {parts.path!r}; give the server's root or its /v1")
+            raise BenchUsageError(f"{url!r} has the path {parts.path!r}; give the server's root or its /v1")
         tls = parts.scheme == "https"
         return Address(parts.hostname, parts.port or (443 if tls else 80), tls)
 

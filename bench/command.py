@@ -1,4 +1,4 @@
-"""The command line: `python -m bench serve|kernels|cache|report`. Data goes to stdout, talk to stderr."""
+"""The command line: `python -m bench [all|serve|kernels|cache|report]`. Data to stdout, talk to stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import BenchError
+from .errors import BenchError, BenchUsageError
 
 HERE = Path(__file__).parent
 
@@ -15,13 +15,15 @@ HERE = Path(__file__).parent
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 done, 1 failed, 2 wrong usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
+        given = ["all", *given]
     options = parser().parse_args(given)
     options.given = given
     try:
         return _run(options)
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, BenchUsageError) else 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,18 +40,28 @@ def parser() -> argparse.ArgumentParser:
     report = suites.add_parser("report", help="results/*.json → RESULTS.md")
     report.add_argument("--results", type=Path, default=HERE / "results")
     report.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
+    everything = suites.add_parser(
+        "all", help="kernels, cache and serve, their results and the report (default)"
+    )
+    _add_size(everything)
+    everything.add_argument("--peer", choices=("auto", "llama", "none"), default="auto", help="of serve")
+    everything.add_argument("--llama-server", metavar="PATH", help="of serve")
     return root
 
 
 def _add_common(suite: argparse.ArgumentParser) -> None:
+    _add_size(suite)
+    suite.add_argument("--out", type=Path, help="also write the document to this file")
+    suite.add_argument("--json", action="store_true", help="nothing but the document on stdout")
+
+
+def _add_size(suite: argparse.ArgumentParser) -> None:
     size = suite.add_mutually_exclusive_group()
     size.add_argument(
         "--quick", dest="size", action="store_const", const="quick", help="only prove that it works"
     )
     size.add_argument("--full", dest="size", action="store_const", const="full", help="the long versions")
     suite.set_defaults(size="normal")
-    suite.add_argument("--out", type=Path, help="also write the document to this file")
-    suite.add_argument("--json", action="store_true", help="nothing but the document on stdout")
 
 
 def _add_servers(serve: argparse.ArgumentParser) -> None:
@@ -73,6 +85,8 @@ def _add_servers(serve: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.suite == "all":
+        return _run_all(options)
     # Each suite's own imports: a report needs no numpy, serving no kernels.
     if options.suite == "serve":
         from .serve_command import run_serve
@@ -91,3 +105,17 @@ def _run(options: argparse.Namespace) -> int:
     count = write_report(options.results, options.out)
     print(f"{options.out.name} tells of {count} results", file=sys.stderr)
     return 0
+
+
+def _run_all(options: argparse.Namespace) -> int:
+    """Every suite with its result file, then the report; quick runs write nothing, for they measure nothing."""
+    size = [] if options.size == "normal" else [f"--{options.size}"]
+    peer = ["--peer", options.peer]
+    if options.llama_server is not None:
+        peer += ["--llama-server", options.llama_server]
+    for suite in ("kernels", "cache", "serve"):
+        out = [] if options.size == "quick" else ["--out", f"bench/results/{suite}.json"]
+        status = main([suite, *size, *out, *(peer if suite == "serve" else [])])
+        if status != 0:
+            return status
+    return 0 if options.size == "quick" else main(["report"])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from .machine import Load, current_commit, describe_machine, noise_between
+from .machine import current_commit, describe_machine
+from .noise import Moment, noise_between
 from .report import rows_table
 from .rows import Row
 
@@ -23,13 +24,13 @@ class Output:
 
 
 def make_document(
-    regime: Mapping[str, Any], rows: Sequence[Row], before: Load, arguments: Sequence[str]
+    regime: Mapping[str, Any], rows: Sequence[Row], before: Moment, arguments: Sequence[str]
 ) -> dict[str, Any]:
-    """`before` is the machine's load when the suite began, `arguments` its command line."""
+    """`before` is the moment when the suite began, `arguments` its command line."""
     return {
         "regime": dict(regime),
         "machine": describe_machine(),
-        "noise": dict(noise_between(before, Load.now())),
+        "noise": asdict(noise_between(before, Moment.now())),
         "commit": current_commit(),
         "command": shown_command(arguments),
         "rows": [row.json() for row in rows],
@@ -47,16 +48,17 @@ def emit(document: Mapping[str, Any], output: Output) -> None:
 
 def shown_command(arguments: Sequence[str]) -> str:
     """The command line without what is only true on this machine: absolute paths become bare names."""
-    return " ".join(["python -m bench", *(_shown(argument) for argument in arguments)])
+    return " ".join(["python -m bench", *(shown_argument(argument) for argument in arguments)])
+
+
+def shown_argument(argument: str) -> str:
+    """An absolute path, or one after `=`, becomes its last part; anything else stays."""
+    name, equals, value = argument.partition("=")
+    if equals and PurePath(value).is_absolute():
+        return f"{name}={PurePath(value).name}"
+    return PurePath(argument).name if PurePath(argument).is_absolute() else argument
 
 
 def tell(text: str) -> None:
     """Progress, for people."""
     print(text, file=sys.stderr, flush=True)
-
-
-def _shown(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    if equals and PurePath(value).is_absolute():
-        return f"{name}={PurePath(value).name}"
-    return PurePath(argument).name if PurePath(argument).is_absolute() else argument

@@ -1,7 +1,11 @@
-"""The one error a bench run ends with: what was wrong, what was expected."""
+"""The errors a bench run ends with: what was wrong, what was expected."""
 
 from __future__ import annotations
 
 
 class BenchError(Exception):
-    """A server did not start or answered something else than expected, or a file or flag is wrong."""
+    """A server did not start or answered something else than expected, or a file cannot be read. Exit status 1."""
+
+
+class BenchUsageError(BenchError):
+    """A flag must be changed. Exit status 2."""

@@ -1,4 +1,4 @@
-"""Facts about this machine and its state that a figure depends on. Never a host name, a user or a path."""
+"""Facts about this machine that a figure depends on. Never a host name, a user or a path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8"
 
 
 def describe_machine(proc: Path = Path("/proc")) -> dict[str, Any]:
-    info = _cpu_info(_read(proc / "cpuinfo"))
+    info = _cpu_info(read_text(proc / "cpuinfo"))
     flags = set((info.get("flags") or info.get("Features") or "").split())
     return {
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
@@ -23,7 +22,7 @@ def describe_machine(proc: Path = Path("/proc")) -> dict[str, Any]:
         "cores": available_cores(),
         "flags": [flag for flag in FLAGS if flag in flags],
         "l3_bytes": _l3_bytes(),
-        "memory_gib": _memory_gib(_read(proc / "meminfo")),
+        "memory_gib": _memory_gib(read_text(proc / "meminfo")),
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
     }
@@ -36,42 +35,17 @@ def available_cores() -> int:
 
 
 def current_commit(folder: Path | None = None) -> str:
-    """Short hash of the checked-out commit, `-dirty` where files differ from it; "unknown" outside git."""
+    """Short hash of the checked-out commit, `-dirty` where files differ from it; "unknown" outside our checkout.
+
+    Results do not count: writing one does not change what the next one measures.
+    """
     folder = folder or Path(__file__).parent
-    head = _git(folder, "rev-parse", "--short=12", "HEAD")
-    if not head:
+    if not _git(folder, "ls-files", "--error-unmatch", Path(__file__).name):
         return "unknown"
-    return f"{head}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else head
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The machine's state at one moment; two of them say how disturbed what lay between was."""
-
-    average_1m: float
-    busy_ticks: int
-    steal_ticks: int
-    total_ticks: int
-
-    @staticmethod
-    def now(proc: Path = Path("/proc")) -> Load:
-        """Zeros where the system does not tell."""
-        fields = _read(proc / "stat").partition("\n")[0].split()[1:9]
-        ticks = [int(field) for field in fields] + [0] * (8 - len(fields))
-        average = float((_read(proc / "loadavg").split() or ["0"])[0])
-        idle = ticks[3] + ticks[4]
-        return Load(average, sum(ticks) - idle, ticks[7], sum(ticks))
-
-
-def noise_between(before: Load, after: Load) -> Mapping[str, float]:
-    """Load averages around a stretch of work, and the shares of its CPU time that ran and were stolen."""
-    total = max(1, after.total_ticks - before.total_ticks)
-    return {
-        "load_1m_before": before.average_1m,
-        "load_1m_after": after.average_1m,
-        "busy_percent": round(100 * (after.busy_ticks - before.busy_ticks) / total, 1),
-        "steal_percent": round(100 * (after.steal_ticks - before.steal_ticks) / total, 1),
-    }
+    head = _git(folder, "rev-parse", "--short=12", "HEAD")
+    results = (":(top,exclude)bench/results", ":(top,exclude)bench/RESULTS.md")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":(top)", *results)
+    return f"{head}-dirty" if changes else head
 
 
 def _cpu_info(text: str) -> Mapping[str, str]:
@@ -91,11 +65,11 @@ def _memory_gib(text: str) -> float | None:
 
 
 def _l3_bytes(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int | None:
-    text = _read(folder / "index3" / "size").strip()
+    text = read_text(folder / "index3" / "size").strip()
     return int(text[:-1]) * 1024 if text.endswith("K") else None
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from .asking import Ask, Dialect, Server
 from .client import Address, exchange
-from .errors import BenchError
+from .document import shown_argument
+from .errors import BenchError, BenchUsageError
 from .prompts import Prompts
 
 READY_SECONDS = 180.0
@@ -35,8 +36,8 @@ class Launch:
 
     @property
     def flags(self) -> str:
-        """The flags that shape its behaviour, without paths."""
-        return " ".join(word for word in self.command[1:] if not Path(word).is_absolute())
+        """What it was started with, without what is only true on this machine."""
+        return " ".join(shown_argument(word) for word in self.command[1:])
 
 
 def launch_ours(model: str, threads: int, extra: Sequence[str] = ()) -> Launch:
@@ -54,7 +55,7 @@ def launch_llama(
 
 
 def find_llama_server(named: str | None) -> Path | None:
-    """From the flag, else `LLAMA_SERVER`, else `PATH`. Raises BenchError where a name leads nowhere."""
+    """From the flag, else `LLAMA_SERVER`, else `PATH`. Raises BenchUsageError where a name leads nowhere."""
     wanted = named or os.environ.get("LLAMA_SERVER")
     found = shutil.which(wanted or "llama-server")
     if wanted and not found:
@@ -81,7 +82,7 @@ async def running(launch: Launch) -> AsyncIterator[Server]:
         )
         try:
             await _ready(launch, process, address, log)
-            server = await connect(launch.name, address, launch.dialect)
+            server = replace(await connect(launch.name, address, launch.dialect), pid=process.pid)
             await warm_up(server)
             yield server
         finally:

@@ -61,8 +61,8 @@ def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
         "|---|---|---:|---:|---:|---:|---|---|",
     ]
     table += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
-    notes = _notes(rows)
-    return "\n".join([*table, "", *notes] if notes else table)
+    below = [*_regimes(rows), *_notes(rows)]
+    return "\n".join([*table, "", *below] if below else table)
 
 
 def number(value: float | None) -> str:
@@ -99,6 +99,11 @@ def _goal(goal: Mapping[str, Any] | None) -> str:
     sign = "≥" if goal["bound"] == "at least" else "≤"
     times = "×" if goal["of"] == "ratio" else ""
     return f"{goal['of']} {sign} {goal['value']:g}{times}: {verdict}"
+
+
+def _regimes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    regimes = {row["scenario"]: row["regime"] for row in rows if row["regime"]}
+    return [f"- {scenario}: {_facts(regime)}" for scenario, regime in regimes.items()]
 
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -15,8 +15,8 @@ from .asking import Server
 from .cases import Case, all_cases
 from .client import Address
 from .document import Output, emit, make_document, tell
-from .errors import BenchError
-from .machine import Load
+from .errors import BenchError, BenchUsageError
+from .noise import Moment
 from .processes import (
     Launch,
     connect,
@@ -84,7 +84,7 @@ class Plan:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Raises BenchError."""
-    before = Load.now()
+    before = Moment.now()
     plan, cases = _plan(options), _cases(options)
     lasting = options.ours or options.against
     seed = options.seed if options.seed is not None else (secrets.randbits(32) if lasting else 1)
@@ -98,7 +98,9 @@ def _plan(options: argparse.Namespace) -> Plan:
     wants_llama = options.peer != "none" and options.against is None
     llama = find_llama_server(options.llama_server) if wants_llama else None
     if options.peer == "llama" and wants_llama and llama is None:
-        raise BenchError("llama-server was not found; give --llama-server PATH, LLAMA_SERVER or --peer none")
+        raise BenchUsageError(
+            "llama-server was not found; give --llama-server PATH, LLAMA_SERVER or --peer none"
+        )
     if wants_llama and llama is None:
         tell("no llama-server was found: ours is measured alone")
     return Plan(
@@ -119,11 +121,11 @@ def _cases(options: argparse.Namespace) -> Sequence[Case]:
         unknown = sorted(set(wanted) - {case.name for case in cases})
         if unknown:
             known = ", ".join(case.name for case in cases)
-            raise BenchError(f"no case is called {', '.join(unknown)}; there are {known}")
+            raise BenchUsageError(f"no case is called {', '.join(unknown)}; there are {known}")
         cases = [case for case in cases if case.name in wanted]
     if options.pairs is not None:
         if options.pairs < 1:
-            raise BenchError(f"--pairs is {options.pairs}; it must be at least 1")
+            raise BenchUsageError(f"--pairs is {options.pairs}; it must be at least 1")
         cases = [_with_pairs(case, options.pairs) for case in cases]
     return cases
 

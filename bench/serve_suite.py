@@ -10,12 +10,10 @@ from itertools import groupby
 from .asking import Server
 from .cases import Case
 from .document import tell
-from .machine import Load, noise_between
+from .noise import Moment, noise_between
 from .prompts import Prompts
 from .rows import Row
 from .stats import Pair
-
-BUSY_STEAL_PERCENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,15 @@ class Sides:
     @property
     def in_turn(self) -> Sequence[Server]:
         return (self.ours,) if self.peer is None else (self.ours, self.peer)
+
+    def moment(self) -> Moment:
+        return Moment.now([server.pid for server in self.in_turn if server.pid is not None])
+
+    def notes(self, before: Moment) -> tuple[str, ...]:
+        """How disturbed the time since `before` was; nothing can be said of servers that others started."""
+        if any(server.pid is None for server in self.in_turn):
+            return ()
+        return noise_between(before, self.moment()).notes()
 
 
 OpenSides = Callable[[int], contextlib.AbstractAsyncContextManager[Sides]]
@@ -44,11 +51,11 @@ async def run_cases(cases: Sequence[Case], open_sides: OpenSides, prompts: Promp
 
 async def run_case(case: Case, sides: Sides, prompts: Prompts) -> list[Row]:
     taken: list[list[Mapping[str, float]]] = []
-    before = Load.now()
+    before = sides.moment()
     for trial in range(case.pairs):
         tell(f"{case.name}: pair {trial + 1} of {case.pairs}")
         taken.append([await case.run(server, prompts, trial) for server in sides.in_turn])
-    notes = _noise_notes(before, Load.now())
+    notes = sides.notes(before)
     rows = []
     for measure in case.measures:
         pairs = [_pair(values, measure.name) for values in taken if measure.name in values[0]]
@@ -68,10 +75,3 @@ async def given(sides: Sides) -> AsyncIterator[Sides]:
 
 def _pair(values: Sequence[Mapping[str, float]], name: str) -> Pair:
     return Pair(values[0][name], values[1].get(name) if len(values) > 1 else None)
-
-
-def _noise_notes(before: Load, after: Load) -> tuple[str, ...]:
-    noise = noise_between(before, after)
-    if noise["steal_percent"] < BUSY_STEAL_PERCENT:
-        return ()
-    return (f"{noise['steal_percent']:.1f} % of the CPU time was stolen by other machines",)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ..document import Output, emit, make_document
 from ..errors import BenchError
-from ..machine import Load
+from ..noise import Moment
 
 
 def run_kernels(options: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def _measure(options: argparse.Namespace) -> int:
     from .blas import load_torch
     from .floors import measure_floors, rows_of
 
-    before = Load.now()
+    before = Moment.now()
     try:
         ops = NativeOps(options.threads)
     except (ImportError, SapwoodError) as error:

@@ -170,7 +170,7 @@ class CacheMachineNone(CacheMachine):
     index: IndexName = "none"
 
 
-CacheMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
 
 TestPageSize1 = CacheMachine.TestCase
 TestPageSize4 = CacheMachine4.TestCase

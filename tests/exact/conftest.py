@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exact.lab import Truth, decoder_of
+from sapwood.chat.tokenizer import Tokenizer
+from sapwood.model.checkpoint import load_checkpoint
 from model import tiny
 
 if TYPE_CHECKING:
@@ -66,3 +68,11 @@ def case(request: pytest.FixtureRequest) -> Case:
 @pytest.fixture
 def truth(case: Case, tiny_decoder: GetDecoder) -> Truth:
     return Truth(tiny_decoder(case.family, case.weights), case.dtype)
+
+
+@pytest.fixture(scope="session")
+def default_tokenizer() -> Tokenizer:
+    vocab = load_checkpoint(tiny.default_model()).vocab
+    assert vocab is not None
+    assert vocab.gguf is not None
+    return Tokenizer.from_gguf(vocab.gguf)

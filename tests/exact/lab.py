@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sapwood.engine import Detokenizer
     from sapwood.model.decoder import Decoder
     from sapwood.types import Event
 
@@ -81,9 +82,10 @@ class SpelledOut:
 class Truth:
     """What a model says when asked cold and alone; `lab()` makes engines that must say the same, bit for bit."""
 
-    def __init__(self, decoder: Decoder, dtype: KvDtype = "f16") -> None:
+    def __init__(self, decoder: Decoder, dtype: KvDtype = "f16", detokenizer: Detokenizer = SpelledOut) -> None:
         self.decoder = decoder
         self.dtype = dtype
+        self.detokenizer = detokenizer
         self.witness = Witness()
         self._said: dict[str, Said] = {}
 
@@ -114,7 +116,7 @@ class Lab:
             PrefixCache(pages, CacheConfig(setting.page_size, setting.index)),
             SchedulerConfig(setting.chunk, setting.running, schedule_policy=setting.policy),
             ModelFacts("lab", decoder.spec.max_context, decoder.spec.vocab_size),
-            SpelledOut,
+            truth.detokenizer,
             reuse=setting.index != "none",
             paranoid=True,
             pick_seed=lambda: 7,

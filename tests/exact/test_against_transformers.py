@@ -9,11 +9,16 @@ import pytest
 from exact.judge import Judge, distance
 from exact.lab import Ask, Setting, Truth, all_logits
 from model.tiny import default_model
-from sapwood.chat.tokenizer import Tokenizer
-from sapwood.model.checkpoint import load_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from exact.conftest import GetDecoder
+    from sapwood.chat.tokenizer import Tokenizer
+    from sapwood.config import KvDtype
 
 NEAR_TIE = 1e-3
 """Where transformers' own two best logits lie closer than this, either is right."""
@@ -47,36 +52,39 @@ CHAT = "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    vocab = load_checkpoint(default_model()).vocab
-    assert vocab is not None
-    assert vocab.gguf is not None
-    return Tokenizer.from_gguf(vocab.gguf)
-
-
-@pytest.fixture(scope="module")
 def judge() -> Judge:
     return Judge.of_llama_gguf(default_model(), layers=30)
 
 
-def test_logits_of_all_positions(judge: Judge, tokenizer: Tokenizer, default_decoder: GetDecoder) -> None:
-    prompt = tokenizer.encode(LONG_PROMPT)
+@pytest.fixture(scope="module")
+def long_prompt(default_tokenizer: Tokenizer) -> list[int]:
+    prompt = default_tokenizer.encode(LONG_PROMPT)
     assert len(prompt) > 40
-    (theirs,) = judge.logits(prompt)
-    ours = all_logits(default_decoder(), prompt)
+    return prompt
+
+
+@pytest.fixture(scope="module")
+def theirs(judge: Judge, long_prompt: list[int]) -> NDArray[np.float32]:
+    return judge.logits(long_prompt)[0]
+
+
+def test_logits_of_all_positions(
+    theirs: NDArray[np.float32], long_prompt: list[int], default_decoder: GetDecoder
+) -> None:
+    ours = all_logits(default_decoder(), long_prompt)
     assert distance(ours, theirs) < 2e-5
     assert (ours.argmax(1) == theirs.argmax(1)).all()
 
 
-def test_half_precision_pages_stay_near(judge: Judge, tokenizer: Tokenizer, default_decoder: GetDecoder) -> None:
-    prompt = tokenizer.encode(LONG_PROMPT)
-    (theirs,) = judge.logits(prompt)
-    assert distance(all_logits(default_decoder(), prompt, "f16"), theirs) < 5e-3
-    assert distance(all_logits(default_decoder(), prompt, "bf16"), theirs) < 5e-2
+@pytest.mark.parametrize(("dtype", "limit"), [("f16", 5e-3), ("bf16", 5e-2)])
+def test_rounded_pages_stay_near(
+    dtype: KvDtype, limit: float, theirs: NDArray[np.float32], long_prompt: list[int], default_decoder: GetDecoder
+) -> None:
+    assert distance(all_logits(default_decoder(), long_prompt, dtype), theirs) < limit
 
 
 def test_greedy_text(
-    judge: Judge, tokenizer: Tokenizer, default_decoder: GetDecoder, record_property: pytest.FixtureRequest
+    judge: Judge, default_tokenizer: Tokenizer, default_decoder: GetDecoder, record_property: Callable[[str, object], None]
 ) -> None:
     """24 tokens for each of 20 prompts are transformers' own greedy tokens.
 
@@ -84,7 +92,7 @@ def test_greedy_text(
     by induction the text that it would write itself. The rule for ties: a token may differ only where transformers
     gives it a logit within NEAR_TIE of its best.
     """
-    prompts = [tokenizer.encode(text) for text in PROMPTS] + [tokenizer.encode(CHAT, special=True)]
+    prompts = [default_tokenizer.encode(text) for text in PROMPTS] + [default_tokenizer.encode(CHAT, special=True)]
     assert len(prompts) == 20
     asks = [Ask(tuple(prompt)).wanting(24) for prompt in prompts]
     said = Truth(default_decoder(), "f32").lab(Setting(running=20, pool=2048)).run(*asks)
@@ -94,9 +102,9 @@ def test_greedy_text(
     for prompt, answer, rows in zip(prompts, answers, rows_of, strict=True):
         rows = rows[len(prompt) - 1 :]
         behind = rows.max(1) - rows[range(24), answer]
-        assert behind.max() < NEAR_TIE, tokenizer.decode(prompt)
+        assert behind.max() < NEAR_TIE, default_tokenizer.decode(prompt)
         plainly_equal += bool(behind.max() == 0)
-    record_property("plainly_equal", plainly_equal)  # type: ignore[operator]
+    record_property("plainly_equal", plainly_equal)
     print(f"{plainly_equal} of 20 greedy texts are equal without the rule for ties")
     assert plainly_equal >= 18
     assert judge.greedy(prompts[0], 6) == answers[0][:6]

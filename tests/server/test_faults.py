@@ -160,3 +160,18 @@ def test_garbage_on_the_socket_does_not_hurt(served: Served) -> None:
         raw.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert b"400" in raw.recv(100)
     assert served.http.get("/health").status_code == 200
+
+
+def test_a_text_that_cannot_fit_is_refused_without_tokenising_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(served.built.tokenizer), "encode", lambda *_, **__: pytest.fail("was tokenised"))
+    long = "x" * 1_000_000
+    for path, body, param in (
+        ("/v1/completions", {"prompt": long}, "prompt"),
+        ("/v1/completions", {"prompt": ["a", long], "stream": True}, "prompt[1]"),
+        (CHAT, {"messages": [*HI, {"role": "user", "content": long}]}, "messages[1].content"),
+    ):
+        error = error_of(served.http.post(path, json=body), 400)
+        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+        assert "1000000 bytes" in error["message"]

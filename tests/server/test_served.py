@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import httpx
 import openai
@@ -20,7 +20,7 @@ SRC = Path(__file__).parents[2] / "src"
 MODEL = "smollm2-135m"
 
 
-def ready_url(stderr: TextIO) -> str:
+def ready_url(stderr: IO[str]) -> str:
     """Where it serves, once it says so. Everything said before is shown if it never does."""
     said = []
     for line in stderr:

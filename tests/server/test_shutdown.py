@@ -112,6 +112,24 @@ def test_it_listens_while_the_model_loads() -> None:
     assert [str(failure) for failure in failures] == ["enough seen"]
 
 
+def test_stopping_while_the_model_loads_is_no_failure() -> None:
+    asked = threading.Event()
+
+    def load() -> object:
+        asked.set()
+        while not server.stopping:
+            time.sleep(0.01)
+        raise RuntimeError("gave up")
+
+    server = Server(load, ServerConfig(port=0), print)  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    assert asked.wait(10)
+    server.stop()
+    thread.join(15)
+    assert not thread.is_alive()
+
+
 def test_a_taken_port_is_said_before_anything_is_loaded() -> None:
     first = Server(lambda: pytest.fail("must not load"), ServerConfig(port=0), print)
     port = int(first.url.rsplit(":", 1)[1])

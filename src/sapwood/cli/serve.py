@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ from sapwood.config import (
     ServerConfig,
     WeightFormat,
 )
-from sapwood.errors import UsageError
+from sapwood.errors import UnavailableError, UsageError
 
 
 def serve(
@@ -104,9 +105,14 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
 
     talk = Talk()
 
+    def go_on(step: str, progress: Callable[[str], None]) -> None:
+        if server.stopping:
+            raise UnavailableError("stopped while the model was loading")
+        progress(step)
+
     def load() -> Built:
         with talk.working(f"loading {model.model}") as progress:
-            built = build_engine(model, cache, scheduler, progress=progress)
+            built = build_engine(model, cache, scheduler, progress=lambda step: go_on(step, progress))
         facts = built.facts
         exactness = "exact" if facts.exact else "not exact"
         tokens = facts.capacity_pages * facts.page_size

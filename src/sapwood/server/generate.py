@@ -19,6 +19,7 @@ from sapwood.server.guard import RECORD_KEY
 from sapwood.server.log import Record
 from sapwood.server.merge import Arrival, MergedEvents
 from sapwood.server.ports import Built, Engine
+from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
 from sapwood.types import Delta, Finished, Request, Started, Usage
 
@@ -45,6 +46,7 @@ class Order:
 
     body: bytes
     built: Built
+    room: PromptRoom
     served_name: str
     id: str
     created: int
@@ -69,7 +71,7 @@ class GenerateEndpoint:
         built = self._slot.get()
         body = await read_limited(HttpRequest(scope, receive), self._max_body_bytes)
         record: Record = scope[RECORD_KEY]
-        order = Order(body, built, self._slot.name, record.id, int(time.time()))
+        order = Order(body, built, self._slot.room, self._slot.name, record.id, int(time.time()))
         await unless_gone(receive, self._answer(order, record, send))
 
     async def _answer(self, order: Order, record: Record, send: Send) -> None:

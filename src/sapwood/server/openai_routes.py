@@ -29,6 +29,8 @@ def prepare_chat(order: Order) -> Job:
     built = order.built
     call = parse_chat(read_json(order.body), vocab_size=built.facts.vocab_size)
     check_model(call.options.model, order.served_name)
+    for i, message in enumerate(call.conversation.messages):
+        order.room.check(message.text, f"messages[{i}].content")
     head, options = order.head("chatcmpl"), call.options
     shape: dict[str, Any] = {"n": options.params.n, "logprobs": options.params.logprobs is not None}
     render: Render = (
@@ -48,6 +50,9 @@ def prepare_completion(order: Order) -> Job:
     built = order.built
     call = parse_completion(read_json(order.body), vocab_size=built.facts.vocab_size)
     check_model(call.options.model, order.served_name)
+    for i, prompt in enumerate(call.prompts):
+        if isinstance(prompt, str):
+            order.room.check(prompt, "prompt" if len(call.prompts) == 1 else f"prompt[{i}]")
     head, options = order.head("cmpl"), call.options
     tokens = [
         encode_prompt(built.tokenizer, prompt, start=call.add_special_tokens) for prompt in call.prompts

@@ -47,9 +47,15 @@ class Server:
         loader.start()
         with contextlib.closing(self._listener):
             self._web.run(sockets=[self._listener])
+        loader.join(DRAIN_SECONDS)
         self._slot.shutdown(0.0)
         if self._failure is not None:
             raise self._failure
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `run` is about to end; a `load` that still goes on may give up by raising anything."""
+        return self._web.should_exit
 
     def stop(self) -> None:
         """End `run`, as SIGTERM does. From any thread."""
@@ -63,8 +69,9 @@ class Server:
         try:
             built = self._load()
         except BaseException as error:
-            self._failure = error
-            self.stop()
+            if not self.stopping:
+                self._failure = error
+                self.stop()
             return
         self._slot.fill(built)
         self._say(f"Sapwood serves {self._slot.name} at {self.url} (OpenAI clients: {self.url}/v1)")

@@ -6,6 +6,7 @@ import time
 
 from sapwood.errors import UnavailableError
 from sapwood.server.ports import Built
+from sapwood.server.room import PromptRoom
 
 
 class Slot:
@@ -16,11 +17,16 @@ class Slot:
     """
 
     def __init__(self, built: Built | None = None, served_name: str | None = None) -> None:
-        self._built, self._served_name = built, served_name
-        self.created = int(time.time())
+        self._built: Built | None = None
+        self._room: PromptRoom | None = None
+        self._served_name = served_name
+        self.created = 0
+        if built is not None:
+            self.fill(built)
 
     def fill(self, built: Built) -> None:
         self.created = int(time.time())
+        self._room = PromptRoom(built.tokenizer, built.facts.max_context)
         self._built = built
 
     def shutdown(self, drain: float) -> None:
@@ -42,6 +48,13 @@ class Slot:
         if not self._built.loop.alive:
             raise UnavailableError("the engine has stopped; the server must be restarted")
         return self._built
+
+    @property
+    def room(self) -> PromptRoom:
+        """How long texts may be. Raises UnavailableError while loading."""
+        self.get()
+        assert self._room is not None, "filled with the model"
+        return self._room
 
     @property
     def name(self) -> str:

@@ -1,0 +1,126 @@
+"""The proof must fail when the books are wrong, and name who is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from cache.helpers import begin, nodes_of, radix_of, span, store, toks
+from sapwood.cache import PrefixCache
+from sapwood.cache.check import Claims
+from sapwood.errors import BooksError
+
+
+def test_a_page_has_one_owner() -> None:
+    claims = Claims(3)
+    claims.claim(toks(0, 2), "node a")
+    with pytest.raises(BooksError, match="page 2 belongs to node a and to node b"):
+        claims.claim(toks(1, 2), "node b")
+
+
+def test_a_page_without_owner_is_named() -> None:
+    claims = Claims(3)
+    claims.claim(toks(0), "node a")
+    with pytest.raises(BooksError, match="page 1 belongs to nobody, and 1 more do"):
+        claims.settle()
+
+
+def test_an_unknown_page_is_named() -> None:
+    with pytest.raises(BooksError, match="page 3 of node a is not one of 3"):
+        Claims(3).claim(toks(3), "node a")
+
+
+def damaged(damage: Callable[[PrefixCache], None]) -> PrefixCache:
+    """Two leaves below one shared node, the second leaf leased; then something is wrong."""
+    cache = PrefixCache(20)
+    store(cache, toks(1, 1, 2, 2))
+    begin(cache, toks(1, 1, 3, 3))
+    cache.check()
+    damage(cache)
+    return cache
+
+
+def leaf(cache: PrefixCache, first: int) -> object:
+    return next(node for node in nodes_of(cache) if node.key == first)
+
+
+def two_nodes_own_a_page(cache: PrefixCache) -> None:
+    two, three = (next(n for n in nodes_of(cache) if n.key == key) for key in (2, 3))
+    two.pages.view[0] = three.pages.view[1]
+
+
+def a_pin_is_lost(cache: PrefixCache) -> None:
+    next(node for node in nodes_of(cache) if node.key == 3).pins -= 1
+
+
+def a_pin_is_too_many(cache: PrefixCache) -> None:
+    next(node for node in nodes_of(cache) if node.key == 2).pins += 1
+
+
+def a_node_is_filed_under_another_key(cache: PrefixCache) -> None:
+    next(node for node in nodes_of(cache) if node.key == 2).key = 9
+
+
+def tokens_changed(cache: PrefixCache) -> None:
+    next(node for node in nodes_of(cache) if node.key == 2).tokens.view[0] = 9
+
+
+def a_leaf_left_the_order(cache: PrefixCache) -> None:
+    radix_of(cache).order.pop()
+
+
+def a_page_got_lost(cache: PrefixCache) -> None:
+    cache._pool.alloc(1)
+
+
+def a_page_is_free_and_in_the_tree(cache: PrefixCache) -> None:
+    cache._pool.free(next(node for node in nodes_of(cache) if node.key == 2).pages.view[:1])
+
+
+def the_sum_drifted(cache: PrefixCache) -> None:
+    radix_of(cache).pages += 1
+
+
+def the_leased_sum_drifted(cache: PrefixCache) -> None:
+    radix_of(cache).leased -= 1
+
+
+def the_private_sum_drifted(cache: PrefixCache) -> None:
+    cache._private += 1
+
+
+def a_table_went_astray(cache: PrefixCache) -> None:
+    (lease,) = cache._leases
+    lease.table[0] = 19
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (two_nodes_own_a_page, r"page \d+ belongs to node \[. .\] of 2 pages.* and to node \[. .\] of 2 pages"),
+        (a_pin_is_lost, r"node \[3 3\] .* has not as many pins"),
+        (a_pin_is_too_many, r"node \[2 2\] .* has not as many pins"),
+        (a_node_is_filed_under_another_key, r"node \[2 2\] .* has the key of other tokens"),
+        (tokens_changed, r"node \[9 2\] .* has the key of other tokens"),
+        (a_leaf_left_the_order, r"node \[2 2\] .* is missing from the eviction order"),
+        (a_page_got_lost, r"page \d+ belongs to nobody"),
+        (a_page_is_free_and_in_the_tree, r"page \d+ belongs to the free pages and to node \[2 2\]"),
+        (the_sum_drifted, "pages = 7; a recount gives 6"),
+        (the_leased_sum_drifted, "leased = 3; a recount gives 4"),
+        (the_private_sum_drifted, "1 pages are said to be private; a recount gives 0"),
+        (a_table_went_astray, "the table of a lease of 4 tokens, 4 committed differs"),
+    ],
+)
+def test_check_finds_the_damage_and_names_it(damage: Callable[[PrefixCache], None], says: str) -> None:
+    with pytest.raises(BooksError, match=says):
+        damaged(damage).check()
+
+
+def test_check_finds_memory_that_a_short_run_keeps_alive() -> None:
+    cache = PrefixCache(200)
+    store(cache, span(0, 150))
+    (node,) = nodes_of(cache)
+    node.pages._buffer = node.pages._buffer.repeat(3)[:450]
+    node.pages._buffer[:150] = span(0, 150)
+    with pytest.raises(BooksError, match="keeps 450 elements for 150"):
+        cache.check()

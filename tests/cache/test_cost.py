@@ -1,0 +1,125 @@
+"""Costs counted in nodes, comparisons and walks; never in seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from cache.helpers import NS, begin, matched, nodes_of, radix_of, span, store, toks
+from sapwood.cache import PrefixCache
+from sapwood.cache.evict import Evictable, SortKey
+from sapwood.cache.radix import RadixIndex
+
+
+class CountingPolicy:
+    """LRU whose keys count how often they are made and compared."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.compared = 0
+
+    def key(self, leaf: Evictable) -> SortKey:
+        self.made += 1
+        policy = self
+
+        class CountedKey(tuple[float, ...]):
+            __slots__ = ()
+
+            def __lt__(self, other: tuple[float, ...]) -> bool:
+                policy.compared += 1
+                return super().__lt__(other)
+
+            def __le__(self, other: tuple[float, ...]) -> bool:
+                policy.compared += 1
+                return super().__le__(other)
+
+        return CountedKey((leaf.used,))
+
+
+def index_with_leaves(leaves: int, policy: CountingPolicy) -> RadixIndex:
+    index = RadixIndex(1, policy)
+    for leaf in range(leaves):
+        cursor = index.pin(NS, toks())
+        cursor.extend(toks(leaf, leaf), toks(2 * leaf, 2 * leaf + 1))
+        cursor.unpin()
+    return index
+
+
+def test_evicting_touches_as_many_nodes_in_a_large_tree_as_in_a_small_one() -> None:
+    touched, keys = [], []
+    for leaves in (1_000, 10_000, 100_000):
+        index = index_with_leaves(leaves, policy := CountingPolicy())
+        nodes, made, compared = index.touched, policy.made, policy.compared
+        for _ in range(10):
+            assert len(index.evict(9)) == 9
+        touched.append(index.touched - nodes)
+        keys.append(policy.made - made)
+        assert policy.compared - compared <= touched[-1] * 4 * math.log2(leaves)
+        assert index.pages == 2 * leaves - 90
+    # 90 pages are 45 leaves of 2; five of them are taken in two bites because 9 is odd.
+    assert touched == [50, 50, 50]
+    assert len(set(keys)) == 1
+
+
+def test_trimming_a_long_leaf_touches_that_leaf_alone() -> None:
+    cache = PrefixCache(5_000)
+    store(cache, span(0, 4_000))
+    store(cache, span(9_000, 10_000))
+    greedy = cache.lease(NS, toks(-1))
+    before = radix_of(cache).touched
+    for pages in range(1, 101):
+        cache.grow(greedy, pages)
+        assert matched(cache, span(0, 4_000)) == 4_000 - pages
+    assert radix_of(cache).touched - before == 100
+
+
+def test_evicting_never_walks_a_deep_and_wide_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PrefixCache(40 * 50)
+    for branch in range(40):
+        leases = [begin(cache, toks(*([branch] * depth))) for depth in range(1, 51)]
+        for lease in leases:
+            cache.release(lease)
+    index = radix_of(cache)
+    walks = count_calls(monkeypatch, index, "_walk")
+    before = index.touched
+    assert len(index.evict(100)) == 100
+    assert walks() == 0
+    assert index.touched - before <= 100
+
+
+def test_committing_one_token_more_walks_nothing_and_makes_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = PrefixCache(3_000)
+    for branch in range(200):
+        store(cache, toks(1, 2, 3, 1000 + branch))
+    lease = begin(cache, span(1, 20))
+    nodes, walks = len(nodes_of(cache)), count_calls(monkeypatch, radix_of(cache), "_walk")
+    for end in range(21, 1_000):
+        cache.grow(lease, end)
+        cache.commit(lease, span(1, end))
+    assert walks() == 0
+    assert len(nodes_of(cache)) == nodes
+    assert matched(cache, span(1, 999)) == 998
+
+
+def test_evicting_gives_exactly_what_is_missing() -> None:
+    cache = PrefixCache(100)
+    for start in range(0, 100, 10):
+        store(cache, span(start, start + 10))
+    lease = cache.lease(NS, toks(-1))
+    for length in (1, 4, 17, 18, 60):
+        cache.grow(lease, length)
+        assert cache.books().evicted_tokens == length
+        assert cache.books().free == 0
+    cache.check()
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, index: RadixIndex, name: str) -> Callable[[], int]:
+    calls, original = [0], getattr(index, name)
+
+    def counted(*args: object) -> object:
+        calls[0] += 1
+        return original(*args)
+
+    monkeypatch.setattr(index, name, counted)
+    return lambda: calls[0]

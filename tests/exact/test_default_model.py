@@ -1,0 +1,98 @@
+"""The exactness suite on the default model, thinner: the same promises at its real sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from exact.lab import Ask, Said, Setting, Truth, prompt_of
+from sapwood.chat.detok import Detokenizer
+from sapwood.types import SamplingParams
+
+if TYPE_CHECKING:
+    from exact.conftest import GetDecoder
+    from sapwood.chat.tokenizer import Tokenizer
+    from sapwood.config import KvDtype
+
+VOCAB = 49152
+PROMPT = prompt_of(200, vocab=VOCAB)
+GREEDY = SamplingParams(temperature=0.0, max_tokens=8, logprobs=3)
+
+TRUNKS = (
+    "You are a patient teacher. Answer in one short sentence that a child of eight understands, and never use a word "
+    "that you would have to explain.\n\nQuestion: ",
+    "# Notes of the gardening club\n\nThe soil in the north bed is heavy clay; roses do well there, lavender does not. "
+    "Water early in the day.\n\nIn short: ",
+    "import math\n\n\ndef area(radius: float) -> float:\n    return math.pi * radius**2\n\n\ndef ",
+    "The train from the coast arrives at noon, and the ferry leaves an hour later from the pier behind the station. ",
+)
+TAILS = ("Why", "What is a", "The", "It", "How do", "When the", "3", "Who", "Tomorrow", "If we take the first")
+
+@pytest.fixture(scope="module")
+def truth(default_decoder: GetDecoder) -> Truth:
+    """Its answers are remembered from test to test."""
+    return Truth(default_decoder())
+
+
+def test_forty_prompts_cold_warm_and_eight_at_once(
+    default_decoder: GetDecoder, default_tokenizer: Tokenizer
+) -> None:
+    """The same tokens, text and logprobs, and the same bits of every row on the way."""
+    prompts = [default_tokenizer.encode(trunk + tail) for tail in TAILS for trunk in TRUNKS]
+    asks = [Ask(tuple(prompt), GREEDY) for prompt in prompts]
+    truth = Truth(default_decoder(), detokenizer=lambda context: Detokenizer(default_tokenizer, context))
+    lab = truth.lab(Setting(running=8, pool=4096))
+    cold: list[Said] = []
+    for ask in asks:
+        lab.engine.flush()
+        cold += lab.run(ask)
+        assert lab.reused == [0]
+    rows = truth.witness.new
+
+    lab.engine.flush()
+    together = lab.run(*asks)
+    assert max(lab.runner.widths) == 8
+    assert sum(lab.reused) > 500
+    assert together == cold
+
+    warm: list[Said] = []
+    for ask in asks:
+        warm += lab.run(ask)
+        assert lab.reused == [len(ask.prompt) - 1]
+    assert warm == cold
+    assert truth.witness.new == rows
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 150, 198])
+def test_partial_hits(truth: Truth, length: int) -> None:
+    lab = truth.lab()
+    lab.prime(PROMPT[:length])
+    assert lab.say(Ask(PROMPT)) == [length]
+
+
+@pytest.mark.parametrize("chunk", [7, 64])
+def test_chunks_and_threads(truth: Truth, chunk: int, default_decoder: GetDecoder) -> None:
+    truth.lab(Setting(chunk=chunk), default_decoder(threads=1)).say(Ask(PROMPT))
+
+
+def test_pages_of_sixteen_and_generated_tokens(truth: Truth) -> None:
+    lab = truth.lab(Setting(page_size=16))
+    (said,) = lab.run(Ask(PROMPT[:90]).wanting(25))
+    assert lab.say(Ask(PROMPT[:90] + said.tokens[0] + PROMPT[90:100])) == [112]
+
+
+def test_eviction_and_preemption(truth: Truth) -> None:
+    lab = truth.lab(Setting(pool=270, chunk=64))
+    lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
+    stats = lab.engine.stats()
+    assert stats.preemptions > 0
+    assert stats.evicted_tokens > 0
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_other_types_of_pages(dtype: KvDtype, default_decoder: GetDecoder) -> None:
+    truth = Truth(default_decoder(), dtype)
+    lab = truth.lab(Setting(chunk=48))
+    lab.say(Ask(PROMPT[:100]), Ask(PROMPT[:80] + (5, 6)))
+    assert lab.say(Ask(PROMPT[:100])) == [99]
