@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,7 +115,9 @@ def _run_all(options: argparse.Namespace) -> int:
     if options.llama_server is not None:
         peer += ["--llama-server", options.llama_server]
     for suite in ("kernels", "cache", "serve"):
-        out = [] if options.size == "quick" else ["--out", f"bench/results/{suite}.json"]
+        out = (
+            [] if options.size == "quick" else ["--out", os.path.relpath(HERE / "results" / f"{suite}.json")]
+        )
         status = main([suite, *size, *out, *(peer if suite == "serve" else [])])
         if status != 0:
             return status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -65,12 +65,6 @@ async def run_case(case: Case, sides: Sides, prompts: Prompts) -> list[Row]:
         rows.append(Row(case.name, measure, pairs, against, case.regime, notes=notes))
         notes = ()  # once for each case is enough
     return rows
-
-
-@contextlib.asynccontextmanager
-async def given(sides: Sides) -> AsyncIterator[Sides]:
-    """Servers that somebody else keeps running."""
-    yield sides
 
 
 def _pair(values: Sequence[Mapping[str, float]], name: str) -> Pair:

@@ -21,7 +21,7 @@ from sapwood.chat import (
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import EngineLoop
-from sapwood.engine.build import build_engine
+from sapwood.engine import build_engine
 from sapwood.errors import SapwoodError, UsageError
 from sapwood.types import (
     Delta,

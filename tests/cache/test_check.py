@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from cache.helpers import begin, nodes_of, radix_of, span, store, toks
 from sapwood.cache import PrefixCache
 from sapwood.cache.check import Claims
+from sapwood.cache.node import Node
 from sapwood.errors import BooksError
 
 
@@ -40,29 +42,28 @@ def damaged(damage: Callable[[PrefixCache], None]) -> PrefixCache:
     return cache
 
 
-def leaf(cache: PrefixCache, first: int) -> object:
-    return next(node for node in nodes_of(cache) if node.key == first)
+def leaf(cache: PrefixCache, key: int) -> Node:
+    return next(node for node in nodes_of(cache) if node.key == key)
 
 
 def two_nodes_own_a_page(cache: PrefixCache) -> None:
-    two, three = (next(n for n in nodes_of(cache) if n.key == key) for key in (2, 3))
-    two.pages.view[0] = three.pages.view[1]
+    leaf(cache, 2).pages.view[0] = leaf(cache, 3).pages.view[1]
 
 
 def a_pin_is_lost(cache: PrefixCache) -> None:
-    next(node for node in nodes_of(cache) if node.key == 3).pins -= 1
+    leaf(cache, 3).pins -= 1
 
 
 def a_pin_is_too_many(cache: PrefixCache) -> None:
-    next(node for node in nodes_of(cache) if node.key == 2).pins += 1
+    leaf(cache, 2).pins += 1
 
 
 def a_node_is_filed_under_another_key(cache: PrefixCache) -> None:
-    next(node for node in nodes_of(cache) if node.key == 2).key = 9
+    leaf(cache, 2).key = 9
 
 
 def tokens_changed(cache: PrefixCache) -> None:
-    next(node for node in nodes_of(cache) if node.key == 2).tokens.view[0] = 9
+    leaf(cache, 2).tokens.view[0] = 9
 
 
 def a_leaf_left_the_order(cache: PrefixCache) -> None:
@@ -74,7 +75,7 @@ def a_page_got_lost(cache: PrefixCache) -> None:
 
 
 def a_page_is_free_and_in_the_tree(cache: PrefixCache) -> None:
-    cache._pool.free(next(node for node in nodes_of(cache) if node.key == 2).pages.view[:1])
+    cache._pool.free(leaf(cache, 2).pages.view[:1])
 
 
 def the_sum_drifted(cache: PrefixCache) -> None:
@@ -97,7 +98,10 @@ def a_table_went_astray(cache: PrefixCache) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (two_nodes_own_a_page, r"page \d+ belongs to node \[. .\] of 2 pages.* and to node \[. .\] of 2 pages"),
+        (
+            two_nodes_own_a_page,
+            r"page \d+ belongs to node \[. .\] of 2 pages.* and to node \[. .\] of 2 pages",
+        ),
         (a_pin_is_lost, r"node \[3 3\] .* has not as many pins"),
         (a_pin_is_too_many, r"node \[2 2\] .* has not as many pins"),
         (a_node_is_filed_under_another_key, r"node \[2 2\] .* has the key of other tokens"),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import pytest
+
 from cache.helpers import NS, begin, matched, nodes_of, radix_of, span, store, toks
 from sapwood.cache import PrefixCache
 from sapwood.cache.evict import Evictable, SortKey

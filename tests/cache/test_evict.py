@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sapwood.cache.evict import EvictionOrder, Lru, SortKey, policy_named
 from sapwood.errors import BooksError
 
@@ -48,7 +49,9 @@ def test_removing_a_leaf_that_is_not_there_changes_nothing() -> None:
 
 
 @given(st.lists(st.integers(0, 9)), st.data())
-def test_adding_and_removing_anywhere_keeps_the_order_of_a_plain_sort(used: list[int], data: st.DataObject) -> None:
+def test_adding_and_removing_anywhere_keeps_the_order_of_a_plain_sort(
+    used: list[int], data: st.DataObject
+) -> None:
     order, leaves = filled(*used)
     for _ in range(len(leaves) // 2):
         leaf = leaves.pop(data.draw(st.integers(0, len(leaves) - 1)))

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cache.helpers import span, toks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cache.helpers import span, toks
 from sapwood.cache.keys import Namespace, common_prefix, page_key
 
 small = st.lists(st.integers(0, 2), max_size=12)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from cache.helpers import NS, begin, matched, span, store, toks
 from sapwood.cache import PrefixCache
 from sapwood.cache.no_index import NoIndex

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from cache.helpers import toks
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cache.helpers import toks
 from sapwood.cache.pool import PagePool
 from sapwood.errors import BooksError, OutOfPagesError, UsageError
 
@@ -34,11 +37,11 @@ def test_exactly_what_is_left_can_be_had_and_not_one_more() -> None:
         (toks(4), "page 4 cannot be freed: it is not one of 4"),
     ],
 )
-def test_a_wrong_free_names_the_page_and_takes_none(pages: list[int], reason: str) -> None:
+def test_a_wrong_free_names_the_page_and_takes_none(pages: NDArray[np.int32], reason: str) -> None:
     pool = PagePool(4)
     pool.alloc(3)
     with pytest.raises(BooksError, match=reason):
-        pool.free(toks(*pages))
+        pool.free(pages)
     assert pool.free_count == 1
     pool.free(toks(0, 1, 2))
     assert pool.free_count == 4

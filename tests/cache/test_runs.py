@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from cache.helpers import span, toks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from cache.helpers import span, toks
 from sapwood.cache.runs import SLACK, IntRun
 
 

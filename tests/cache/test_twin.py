@@ -116,7 +116,10 @@ class CacheMachine(RuleBasedStateMachine):
         self.advance(-1, [], 0, 0)
         self.release(-1, again=False)
 
-    @rule(pages=st.integers(1, 3) | st.integers(1, CAPACITY), flush=st.integers(0, 4).map(lambda coin: coin == 4))
+    @rule(
+        pages=st.integers(1, 3) | st.integers(1, CAPACITY),
+        flush=st.integers(0, 4).map(lambda coin: coin == 4),
+    )
     def press(self, pages: int, *, flush: bool) -> None:
         """Somebody needs pages for a moment and commits nothing; seldom, all is flushed first."""
         if flush:

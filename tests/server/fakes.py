@@ -10,7 +10,7 @@ from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.engine import Engine, EngineLoop, ModelFacts
 from sapwood.model.fake import FakeRunner
 from sapwood.plan import SampleOrder
-from sapwood.types import TokenLogprob
+from sapwood.types import SamplingDefaults, TokenLogprob
 
 EOS, START, END = 256, 257, 258
 SPECIAL = {EOS: "</s>", START: "<|start|>", END: "<|end|>"}
@@ -77,6 +77,7 @@ class FakeFacts:
     kv_bytes_per_token: int = 16
     kv_memory: int = 8192 * 16
     kv_memory_reason: str = "as the test wants it"
+    sampling: SamplingDefaults = SamplingDefaults()  # noqa: RUF009  (frozen)
     notices: tuple[str, ...] = ()
 
 

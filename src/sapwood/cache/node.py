@@ -59,6 +59,8 @@ class Node:
         tokens, pages = self.tokens.cut_head(count * page_size), self.pages.cut_head(count)
         upper = Node(self.parent, self.key, tokens, pages)
         upper.pins, upper.used = self.pins, self.used
+        if self.parent is not None:
+            self.parent.children[upper.key] = upper
         self.key = page_key(self.tokens.view, 0, page_size)
         self.parent = upper
         upper.children[self.key] = self
@@ -70,6 +72,8 @@ class Node:
         self.tokens = IntRun.joined([node.tokens for node in chain])
         self.pages = IntRun.joined([node.pages for node in chain])
         self.key, self.parent = chain[0].key, chain[0].parent
+        if self.parent is not None:
+            self.parent.children[self.key] = self
 
     def subtree(self) -> Iterator[Node]:
         """This node and all below, parents first."""

@@ -174,7 +174,7 @@ class RadixIndex:
         """Pin a path that starts where the cursor stands, splitting its last edge if it ends inside."""
         nodes = list(path.nodes)
         if path.inside is not None:
-            nodes[-1] = self._split(nodes[-1], path.inside)
+            nodes[-1] = nodes[-1].split(path.inside)
         for node in nodes:
             self._pin(node)
             cursor.node = node
@@ -187,12 +187,6 @@ class RadixIndex:
             self.order.remove(node)
         node.pins += 1
         node.used = self._now
-
-    def _split(self, node: Node, count: int) -> Node:
-        upper = node.split(count)
-        assert upper.parent is not None
-        upper.parent.children[upper.key] = upper
-        return upper
 
     def _store(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> None:
         node = cursor.node
@@ -231,7 +225,6 @@ class RadixIndex:
                 top = top.parent
             if above:
                 node.absorb(above)
-                top.children[node.key] = node
             node = top
 
     def _free_unpinned(self, path: Iterable[Node], root: Root) -> PageIds:

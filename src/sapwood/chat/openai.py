@@ -7,7 +7,7 @@ accepted and listed in `Options.ignored`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
 from sapwood.errors import RequestError
-from sapwood.types import SamplingParams, Scope
+from sapwood.types import SamplingDefaults, SamplingParams, Scope
 
 Prompt = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
@@ -138,8 +138,13 @@ class ChatBody(_Fields):
     web_search_options: Any = None
 
 
-def parse_completion(fields: Mapping[str, Any], *, vocab_size: int) -> CompletionCall:
-    """The body of `POST /v1/completions`. Raises RequestError that names the offending field."""
+def parse_completion(
+    fields: Mapping[str, Any], *, vocab_size: int, defaults: SamplingDefaults | None = None
+) -> CompletionCall:
+    """The body of `POST /v1/completions`; `defaults` fill what it leaves out.
+
+    Raises RequestError that names the offending field.
+    """
     body = read_body(CompletionBody, fields)
     if body.suffix:
         raise _unsupported("suffix")
@@ -156,6 +161,7 @@ def parse_completion(fields: Mapping[str, Any], *, vocab_size: int) -> Completio
         max_tokens=max_tokens,
         logprobs=body.logprobs,
         prompt_logprobs=body.logprobs if echo else None,
+        defaults=defaults,
     )
     return CompletionCall(
         options=_options(body, params),
@@ -165,15 +171,22 @@ def parse_completion(fields: Mapping[str, Any], *, vocab_size: int) -> Completio
     )
 
 
-def parse_chat(fields: Mapping[str, Any], *, vocab_size: int) -> ChatCall:
-    """The body of `POST /v1/chat/completions`. Raises RequestError that names the offending field."""
+def parse_chat(
+    fields: Mapping[str, Any], *, vocab_size: int, defaults: SamplingDefaults | None = None
+) -> ChatCall:
+    """The body of `POST /v1/chat/completions`; `defaults` fill what it leaves out.
+
+    Raises RequestError that names the offending field.
+    """
     body = read_body(ChatBody, fields)
     _refuse_unsupported(body)
     if body.top_logprobs is not None and not body.logprobs:
         raise RequestError("'top_logprobs' needs 'logprobs' to be true", param="top_logprobs")
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    params = _params(body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None)
+    params = _params(
+        body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None, defaults=defaults
+    )
     return ChatCall(options=_options(body, params), conversation=_conversation(body))
 
 
@@ -225,6 +238,7 @@ def _params(
     max_tokens: int | None,
     logprobs: int | None,
     prompt_logprobs: int | None,
+    defaults: SamplingDefaults | None,
 ) -> SamplingParams:
     given = {
         "temperature": body.temperature,
@@ -249,7 +263,8 @@ def _params(
             f"'min_tokens' is {body.min_tokens}; it must be at most max_tokens ({max_tokens})",
             param="min_tokens",
         )
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings: dict[str, Any] = asdict(defaults or SamplingDefaults())
+    settings.update((name, value) for name, value in given.items() if value is not None)
     return SamplingParams(
         max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs, **settings
     )

@@ -115,7 +115,9 @@ class Tokenizer:
             encoder = self._trusting_later if continues else self._trusting
         else:
             encoder = self._plain_later if continues else self._plain
-        ids: list[int] = encoder.encode(_without_surrogates(text), add_special_tokens=False).ids
+        # The batch call lets other threads run meanwhile; the single one holds the interpreter.
+        batch = encoder.encode_batch_fast([_without_surrogates(text)], add_special_tokens=False)
+        ids: list[int] = batch[0].ids
         if special or self.special_ids.isdisjoint(ids):
             return ids
         return [piece for i in ids for piece in self._spelled_out(i, text)]

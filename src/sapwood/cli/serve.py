@@ -99,7 +99,7 @@ def serve(
 
 def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, config: ServerConfig) -> None:
     from sapwood.cli.talk import Talk
-    from sapwood.engine.build import Built, build_engine
+    from sapwood.engine import Built, build_engine
     from sapwood.server import Server
     from sapwood.units import format_size
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from sapwood.engine.answer import Detok, Detokenizer
+from sapwood.engine.build import Built, BuiltFacts, build_engine
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Limits, ModelFacts
 from sapwood.engine.loop import EngineLoop
 from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts
 
 __all__ = [
+    "Built",
+    "BuiltFacts",
+    "build_engine",
     "Detok",
     "Detokenizer",
     "Engine",

@@ -15,6 +15,7 @@ from sapwood.engine.limits import ModelFacts
 from sapwood.engine.loop import EngineLoop
 from sapwood.errors import ModelError
 from sapwood.model import Model, VocabSource, load_model
+from sapwood.types import SamplingDefaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class BuiltFacts:
     kv_bytes_per_token: int
     kv_memory: int
     kv_memory_reason: str
+    sampling: SamplingDefaults
     notices: tuple[str, ...]
 
 
@@ -112,5 +114,6 @@ def _facts(model: Model, engine: Engine, page_size: int, template: ChatTemplate)
         kv_bytes_per_token=model.kv_bytes_per_token,
         kv_memory=model.kv_memory.nbytes,
         kv_memory_reason=model.kv_memory.reason,
+        sampling=model.sampling,
         notices=tuple(notices),
     )

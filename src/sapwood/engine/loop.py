@@ -186,8 +186,9 @@ class EngineLoop:
         try:
             while not self._must_stop():
                 stalled = not self._step()
-                self._stats = self._engine.stats()
                 self._obey(stalled)
+                if not self._engine.busy:
+                    self._stats = self._engine.stats()
         except BaseException as error:
             _log.critical("the engine thread died", exc_info=error)
             reason = UnavailableError(
@@ -208,11 +209,13 @@ class EngineLoop:
         scheduled = self._engine.schedule(began)
         self._deliver(scheduled.events)
         if scheduled.plan is None:
+            self._stats = self._engine.stats()
             return bool(scheduled.events)
         planned = self._clock()
         result = self._engine.run(scheduled.plan)
         ran = self._clock()
         events = self._engine.apply(result, ran)
+        self._stats = self._engine.stats()  # Before the events: whoever has an answer finds it counted.
         self._deliver(events)
         applied = self._clock()
         for part, seconds in (

@@ -17,6 +17,7 @@ from sapwood.model.memory import KvMemory, default_kv_memory
 from sapwood.model.ops_native import NativeOps, missing_features
 from sapwood.model.ops_reference import ReferenceOps
 from sapwood.model.pull import KNOWN_MODELS, resolve
+from sapwood.model.recommended import recommended_sampling
 from sapwood.model.runner import ModelRunner
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sapwood.model.ops import Ops
     from sapwood.model.spec import ModelSpec
     from sapwood.model.tensor import RawTensor, TensorFormat
+    from sapwood.types import SamplingDefaults
 
 Progress = Callable[[str], None]
 
@@ -42,6 +44,7 @@ class Model:
         fingerprint: hex; differs wherever KV would (weights, formats, rope, KV type): the root of every namespace.
         vocab, chat_template: plain data for the chat room.
         kv_memory: bytes of pages and why that many.
+        sampling: what the model's makers recommend where a client says nothing.
         notices: what the operator should know.
     """
 
@@ -52,6 +55,7 @@ class Model:
     vocab: VocabSource | None
     chat_template: str | None
     kv_memory: KvMemory
+    sampling: SamplingDefaults
     notices: tuple[str, ...]
 
     @property
@@ -73,7 +77,8 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
     Raises UsageError for a bad name or too little memory, ModelError for a file that cannot be used.
     """
     tell = progress or (lambda _: None)
-    checkpoint = load_checkpoint(resolve(config.model, progress=tell))
+    path = resolve(config.model, progress=tell)
+    checkpoint = load_checkpoint(path)
     checkpoint = _with_weights(checkpoint, config.weights)
     ops, ops_notices = choose_ops(config.threads)
 
@@ -91,6 +96,7 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
         vocab=checkpoint.vocab,
         chat_template=checkpoint.chat_template,
         kv_memory=memory,
+        sampling=recommended_sampling(config.model, path),
         notices=checkpoint.notices + ops_notices,
     )
 

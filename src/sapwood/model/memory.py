@@ -27,22 +27,30 @@ def default_kv_memory() -> KvMemory:
     return KvMemory(nbytes, f"a quarter of {free / 2**30:.1f} GiB free")
 
 
-def free_memory() -> int:
+def free_memory(group: Path = Path("/sys/fs/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int:
     """Bytes available now: the least of what the system and the control group still give."""
-    limits = [_system_free()]
-    group = Path("/sys/fs/cgroup")
+    limits = [_system_free(meminfo)]
     try:
         limit = (group / "memory.max").read_text().strip()
         if limit.isdigit():
-            limits.append(max(0, int(limit) - int((group / "memory.current").read_text())))
+            used = int((group / "memory.current").read_text()) - _reclaimable(group / "memory.stat")
+            limits.append(max(0, int(limit) - used))
     except (OSError, ValueError):
         pass
     return min(limits)
 
 
-def _system_free() -> int:
+def _reclaimable(stat: Path) -> int:
+    """File cache counts as used by a control group, but is given up when memory is asked for."""
+    for line in stat.read_text().splitlines():
+        if line.startswith("inactive_file "):
+            return int(line.split()[1])
+    return 0
+
+
+def _system_free(meminfo: Path) -> int:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
+        for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except (OSError, ValueError):

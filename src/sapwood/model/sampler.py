@@ -24,14 +24,13 @@ def draw(logits: NDArray[np.float32], order: SampleOrder) -> TokenLogprob:
 
     `logprob` is filled (from the raw logits) only when params.logprobs is not None, else 0.
     """
-    if not np.isfinite(logits.max()):
-        raise ValueError("the model gave a logit that is not finite")
+    _require_finite(logits)
     params = order.params
     shaped = _shaped(logits, order)
     if params.temperature == 0:
         token = int(shaped.argmax())
     else:
-        token = _pick(shaped.astype(np.float64) / params.temperature, params, uniform(order))
+        token = _pick(shaped.astype(np.float64), params, uniform(order))
     if params.logprobs is None:
         return TokenLogprob(token, 0.0)
     return score(logits, token, params.logprobs)
@@ -45,13 +44,22 @@ def uniform(order: SampleOrder) -> float:
 
 
 def score(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:
-    """Natural-log probabilities under the raw distribution: the token's own and the `top` likeliest."""
+    """Natural-log probabilities under the raw distribution: the token's own and the `top` likeliest.
+
+    Raises ValueError for logits that are not finite.
+    """
+    _require_finite(logits)
     row = logits.astype(np.float64)
     peak = row.max()
     norm = peak + np.log(np.exp(row - peak).sum())
     best = _likeliest(row, top)
     entries = tuple((int(t), float(row[t] - norm)) for t in best)
     return TokenLogprob(token, float(row[token] - norm), entries)
+
+
+def _require_finite(logits: NDArray[np.float32]) -> None:
+    if not np.isfinite(logits).all():
+        raise ValueError("the model gave a logit that is not finite")
 
 
 def _likeliest(row: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -89,8 +97,9 @@ def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float
 
 
 def _pick(row: NDArray[np.float64], params: SamplingParams, number: float) -> int:
-    """The token where the cumulative probability passes `number`, candidates from likeliest down."""
-    weights = np.exp(row - row.max())
+    """The token where the cumulative probability passes `number`: by token id, or from likeliest down if cut."""
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the likeliest to -inf
+        weights = np.exp((row - row.max()) / params.temperature)
     if params.top_k == 0 and params.top_p == 1 and params.min_p == 0:
         return _pass(weights, number)
     tokens = _kept(weights, params)

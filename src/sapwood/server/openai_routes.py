@@ -27,7 +27,7 @@ from sapwood.types import Request
 def prepare_chat(order: Order) -> Job:
     """`POST /v1/chat/completions`."""
     built = order.built
-    call = parse_chat(read_json(order.body), vocab_size=built.facts.vocab_size)
+    call = parse_chat(read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
     check_model(call.options.model, order.served_name)
     for i, message in enumerate(call.conversation.messages):
         order.room.check(message.text, f"messages[{i}].content")
@@ -48,7 +48,7 @@ def prepare_chat(order: Order) -> Job:
 def prepare_completion(order: Order) -> Job:
     """`POST /v1/completions`."""
     built = order.built
-    call = parse_completion(read_json(order.body), vocab_size=built.facts.vocab_size)
+    call = parse_completion(read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
     check_model(call.options.model, order.served_name)
     for i, prompt in enumerate(call.prompts):
         if isinstance(prompt, str):

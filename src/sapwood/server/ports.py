@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sapwood.chat import ChatTemplate, Tokenizer
 from sapwood.engine import EngineStats
-from sapwood.types import Event, Request
+from sapwood.types import Event, Request, SamplingDefaults
 
 
 class FlushReport(Protocol):
@@ -57,6 +57,8 @@ class Facts(Protocol):
     def kv_bytes_per_token(self) -> int: ...
     @property
     def kv_memory(self) -> int: ...
+    @property
+    def sampling(self) -> SamplingDefaults: ...
     @property
     def notices(self) -> Sequence[str]: ...
 

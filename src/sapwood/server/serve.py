@@ -39,15 +39,16 @@ class Server:
         self._failure: BaseException | None = None
         self._listener = _bind(config.host, config.port)
         self.url = _url(config.host, self._listener.getsockname()[1])
-        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot)
+        self._loader = threading.Thread(target=self._load_into_slot, name="sapwood-load", daemon=True)
+        # Loading starts once signals are ours: "ready" is never said by a process that cannot end well yet.
+        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot, self._loader.start)
 
     def run(self) -> None:
         """Serve until SIGTERM, Ctrl-C or `stop`. Raises what loading raised."""
-        loader = threading.Thread(target=self._load_into_slot, name="sapwood-load", daemon=True)
-        loader.start()
         with contextlib.closing(self._listener):
             self._web.run(sockets=[self._listener])
-        loader.join(DRAIN_SECONDS)
+        if self._loader.ident is not None:
+            self._loader.join(DRAIN_SECONDS)
         self._slot.shutdown(0.0)
         if self._failure is not None:
             raise self._failure
@@ -80,9 +81,14 @@ class Server:
 class _Uvicorn(uvicorn.Server):
     """Ends normally after a signal, and tells the engine to drain as soon as nobody new is let in."""
 
-    def __init__(self, config: uvicorn.Config, slot: Slot) -> None:
+    def __init__(self, config: uvicorn.Config, slot: Slot, when_up: Callable[[], None]) -> None:
         super().__init__(config)
         self._slot = slot
+        self._when_up = when_up
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._when_up()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         draining = asyncio.create_task(asyncio.to_thread(self._slot.shutdown, DRAIN_SECONDS))

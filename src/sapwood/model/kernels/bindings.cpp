@@ -180,6 +180,7 @@ void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // a process may end while a thread still loads a model
   m.doc() = "The exact CPU kernels: every output element is one chain of fused multiply-adds in ascending k.";
 #ifdef SAPWOOD_AVX2
   m.attr("variant") = "avx2";

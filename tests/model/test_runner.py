@@ -1,0 +1,169 @@
+"""One step: draws, scores, mixed works, and failures that stay with their sequence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+
+from exact.lab import decoder_of, prompt_of
+from model import tiny
+from sapwood.model import ModelRunner, kv
+from sapwood.plan import SampleOrder, SequenceWork, StepPlan
+from sapwood.types import SamplingParams, SeqId
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sapwood.model.decoder import Decoder
+    from sapwood.plan import SequenceResult
+
+PROMPT = prompt_of(150)
+GREEDY = SamplingParams(temperature=0.0, logprobs=3)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
+    return decoder_of(tiny.tiny_qwen3(tmp_path_factory.mktemp("qwen3")))
+
+
+@pytest.fixture
+def runner(decoder: Decoder) -> ModelRunner:
+    """512 pages of one token, all NaN at first."""
+    pool = kv.allocate(decoder.spec, 512 * kv.bytes_per_token(decoder.spec, "f16"), 1, "f16")
+    pool.k.fill(np.nan)
+    pool.v.fill(np.nan)
+    return ModelRunner(decoder, pool)
+
+
+def work(
+    tokens: tuple[int, ...], start: int = 0, first_page: int = 0, *, seq: int = 1, draw: SamplingParams | None = None,
+    score: int | None = None, targets: tuple[int, ...] = (),
+) -> SequenceWork:  # fmt: skip
+    """Compute `tokens` from `start` on, in pages that follow one another."""
+    history = np.array((0,) * start + tokens, np.int32)
+    return SequenceWork(
+        SeqId(seq),
+        np.array(tokens, np.int32),
+        start,
+        np.arange(first_page, first_page + start + len(tokens), dtype=np.int32),
+        None if draw is None else SampleOrder(draw, 0, 0, len(history), history),
+        score,
+        None if score is None else np.array(targets, np.int32),
+    )
+
+
+def run(runner: ModelRunner, *works: SequenceWork) -> tuple[SequenceResult, ...]:
+    result = runner.run(StepPlan(7, works))
+    assert result.step == 7
+    assert [r.seq for r in result.results] == [w.seq for w in works]
+    return result.results
+
+
+def test_only_what_was_ordered_is_reported(runner: ModelRunner) -> None:
+    plain, drawing, scoring = run(
+        runner,
+        work(PROMPT[:5], seq=3),
+        work(PROMPT[:5], seq=1, first_page=10, draw=GREEDY),
+        work(PROMPT[:5], seq=2, first_page=20, score=0, targets=PROMPT[1:5]),
+    )
+    assert (plain.drawn, plain.scores, plain.error) == (None, (), None)
+    assert drawing.drawn is not None
+    assert len(drawing.drawn.top) == 3
+    assert scoring.drawn is None
+    assert [entry.token for entry in scoring.scores] == list(PROMPT[1:5])
+
+
+def test_scores_are_what_drawing_there_would_report(runner: ModelRunner) -> None:
+    """The logprob of token i + 1 at position i, bit for bit, over more rows than are scored at once."""
+    (scored,) = run(runner, work(PROMPT, score=2, targets=PROMPT[1:]))
+    assert len(scored.scores) == len(PROMPT) - 1
+    for position in (0, 1, 62, 63, 64, 127, 128, 148):
+        (drawn,) = run(
+            runner, work((PROMPT[position],), position, draw=SamplingParams(temperature=0.0, logprobs=320))
+        )
+        assert drawn.drawn is not None
+        assert scored.scores[position].logprob == dict(drawn.drawn.top)[PROMPT[position + 1]]
+        assert scored.scores[position].top == drawn.drawn.top[:2]
+
+
+def test_scores_do_not_depend_on_the_split(runner: ModelRunner) -> None:
+    (whole,) = run(runner, work(PROMPT, score=1, targets=PROMPT[1:]))
+    parts = ()
+    for start in range(0, 150, 70):
+        tokens = PROMPT[start : start + 70]
+        (part,) = run(runner, work(tokens, start, 200, score=1, targets=PROMPT[start + 1 : start + 71]))
+        parts += part.scores
+    assert parts == whole.scores
+
+
+def test_a_work_can_score_and_draw(runner: ModelRunner) -> None:
+    (both,) = run(runner, work(PROMPT[:9], draw=GREEDY, score=0, targets=PROMPT[1:9]))
+    (drawing,) = run(runner, work(PROMPT[:9], first_page=50, draw=GREEDY))
+    assert len(both.scores) == 8
+    assert both.drawn == drawing.drawn
+
+
+def test_a_sequence_without_finite_logits_fails_alone(runner: ModelRunner) -> None:
+    """Its pages hold NaN, as a broken weight would leave them."""
+    run(runner, work(PROMPT[:20]), work(PROMPT[:20], first_page=100))
+    good = work((5,), 20, draw=GREEDY)
+    (alone,) = run(runner, good)
+    runner.kv.k[0, 105] = np.nan
+    broken = work((5,), 20, 100, seq=2, draw=GREEDY)
+    also_broken = work((5, 6), 20, 100, seq=3, score=0, targets=(6,))
+    ill, well, scored = run(runner, broken, good, also_broken)
+    assert ill.error == scored.error == "the model gave a logit that is not finite"
+    assert (ill.drawn, scored.scores) == (None, ())
+    assert well == alone
+
+
+class NanRow:
+    """A decoder whose logits are NaN in one row."""
+
+    def __init__(self, decoder: Decoder, row: int) -> None:
+        self._decoder, self._row = decoder, row
+        self.forward = decoder.forward
+
+    def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        out = self._decoder.logits(hidden)
+        out[self._row, 11] = np.nan
+        return out
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_one_row_of_nan_spoils_one_sequence(row: int, runner: ModelRunner, decoder: Decoder) -> None:
+    works = [work(PROMPT[: 3 + i], first_page=20 * i, seq=i, draw=GREEDY) for i in range(3)]
+    expected = list(run(runner, *works))
+    runner.decoder = cast("Any", NanRow(decoder, row))
+    found = list(run(runner, *works))
+    assert found[row].error is not None
+    del found[row], expected[row]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        work((5, 320)),
+        work((5, -1)),
+        work((5, 6), first_page=511),
+        work((5, 6), first_page=-1),
+        SequenceWork(SeqId(1), np.array([5, 6], np.int32), 0, np.array([3], np.int32)),
+        SequenceWork(SeqId(1), np.array([5, 6], np.int32), 4, np.array([3, 4], np.int32)),
+    ],
+    ids=["token beyond", "token below", "page beyond", "page below", "short table", "table without its past"],
+)
+def test_a_plan_that_does_not_fit_is_refused(bad: SequenceWork, runner: ModelRunner) -> None:
+    with pytest.raises(ValueError, match=r"vocabulary|page"):
+        run(runner, work(PROMPT[:5], first_page=300, draw=GREEDY), bad)
+
+
+def test_pages_of_other_sequences_are_left_alone(runner: ModelRunner) -> None:
+    run(runner, work(PROMPT[:8]), work(PROMPT[:3], first_page=100))
+    written = {*range(8), *range(100, 103)}
+    for array in (runner.kv.k, runner.kv.v):
+        untouched = np.isnan(array).all(axis=(0, 2, 3, 4))
+        assert set(np.flatnonzero(~untouched).tolist()) == written
+        assert not np.isnan(array[:, sorted(written)]).any()
