@@ -21,7 +21,9 @@ GetDecoder = Callable[..., "Decoder"]
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
 _DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
-_CASES = [(f, w, "f16") for f in FAMILIES for w in _WEIGHTS] + [(f, "auto", d) for f in FAMILIES for d in _DTYPES]
+_CASES = [(f, w, "f16") for f in FAMILIES for w in _WEIGHTS] + [
+    (f, "auto", d) for f in FAMILIES for d in _DTYPES
+]
 
 
 @dataclass(frozen=True)

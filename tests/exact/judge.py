@@ -52,7 +52,9 @@ class Judge:
         with torch.no_grad():
             tokens = torch.tensor([list(prompt)])
             mask = torch.ones_like(tokens)
-            out = self.model.generate(tokens, attention_mask=mask, do_sample=False, min_new_tokens=count, max_new_tokens=count)
+            out = self.model.generate(
+                tokens, attention_mask=mask, do_sample=False, min_new_tokens=count, max_new_tokens=count
+            )
         found: list[int] = out[0, len(prompt) :].tolist()
         return found
 

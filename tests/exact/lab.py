@@ -82,7 +82,9 @@ class SpelledOut:
 class Truth:
     """What a model says when asked cold and alone; `lab()` makes engines that must say the same, bit for bit."""
 
-    def __init__(self, decoder: Decoder, dtype: KvDtype = "f16", detokenizer: Detokenizer = SpelledOut) -> None:
+    def __init__(
+        self, decoder: Decoder, dtype: KvDtype = "f16", detokenizer: Detokenizer = SpelledOut
+    ) -> None:
         self.decoder = decoder
         self.dtype = dtype
         self.detokenizer = detokenizer

@@ -78,13 +78,20 @@ def test_logits_of_all_positions(
 
 @pytest.mark.parametrize(("dtype", "limit"), [("f16", 5e-3), ("bf16", 5e-2)])
 def test_rounded_pages_stay_near(
-    dtype: KvDtype, limit: float, theirs: NDArray[np.float32], long_prompt: list[int], default_decoder: GetDecoder
+    dtype: KvDtype,
+    limit: float,
+    theirs: NDArray[np.float32],
+    long_prompt: list[int],
+    default_decoder: GetDecoder,
 ) -> None:
     assert distance(all_logits(default_decoder(), long_prompt, dtype), theirs) < limit
 
 
 def test_greedy_text(
-    judge: Judge, default_tokenizer: Tokenizer, default_decoder: GetDecoder, record_property: Callable[[str, object], None]
+    judge: Judge,
+    default_tokenizer: Tokenizer,
+    default_decoder: GetDecoder,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """24 tokens for each of 20 prompts are transformers' own greedy tokens.
 
@@ -92,7 +99,9 @@ def test_greedy_text(
     by induction the text that it would write itself. The rule for ties: a token may differ only where transformers
     gives it a logit within NEAR_TIE of its best.
     """
-    prompts = [default_tokenizer.encode(text) for text in PROMPTS] + [default_tokenizer.encode(CHAT, special=True)]
+    prompts = [default_tokenizer.encode(text) for text in PROMPTS] + [
+        default_tokenizer.encode(CHAT, special=True)
+    ]
     assert len(prompts) == 20
     asks = [Ask(tuple(prompt)).wanting(24) for prompt in prompts]
     said = Truth(default_decoder(), "f32").lab(Setting(running=20, pool=2048)).run(*asks)

@@ -27,7 +27,19 @@ TRUNKS = (
     "import math\n\n\ndef area(radius: float) -> float:\n    return math.pi * radius**2\n\n\ndef ",
     "The train from the coast arrives at noon, and the ferry leaves an hour later from the pier behind the station. ",
 )
-TAILS = ("Why", "What is a", "The", "It", "How do", "When the", "3", "Who", "Tomorrow", "If we take the first")
+TAILS = (
+    "Why",
+    "What is a",
+    "The",
+    "It",
+    "How do",
+    "When the",
+    "3",
+    "Who",
+    "Tomorrow",
+    "If we take the first",
+)
+
 
 @pytest.fixture(scope="module")
 def truth(default_decoder: GetDecoder) -> Truth:

@@ -39,7 +39,9 @@ def truths(tiny_decoder: GetDecoder) -> Any:
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=25, deadline=None)
 @given(setting=SETTINGS, waves=WAVES)
-def test_any_traffic_on_any_engine(family: str, truths: Any, setting: Setting, waves: list[list[Ask]]) -> None:
+def test_any_traffic_on_any_engine(
+    family: str, truths: Any, setting: Setting, waves: list[list[Ask]]
+) -> None:
     lab = truths(family).lab(setting)
     for wave in waves:
         lab.say(*wave)

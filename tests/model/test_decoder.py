@@ -55,11 +55,17 @@ MODELS: dict[str, Maker] = {
         tiny.tiny_qwen3,
         {"use_sliding_window": True, "sliding_window": 30, "max_window_layers": 1},
     ),
-    "rope, linear": (tiny.tiny_llama, {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}}),
+    "rope, linear": (
+        tiny.tiny_llama,
+        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
+    ),
     "rope, llama3": (tiny.tiny_llama, {"rope_parameters": LLAMA3}),
     "rope, yarn": (tiny.tiny_llama, {"rope_parameters": YARN}),
     "rope, yarn not truncated": (tiny.tiny_mistral, {"rope_parameters": {**YARN, "truncate": False}}),
-    "rope, yarn with its own scale": (tiny.tiny_qwen2, {"rope_parameters": {**YARN, "attention_factor": 1.3}}),
+    "rope, yarn with its own scale": (
+        tiny.tiny_qwen2,
+        {"rope_parameters": {**YARN, "attention_factor": 1.3}},
+    ),
     # transformers stretches by the length that it sees, we by the longest: equal at that length.
     "rope, dynamic": (
         tiny.tiny_llama,
@@ -94,13 +100,17 @@ def test_native_and_reference_ops_give_the_same_bits(
 ) -> None:
     path = tiny.gguf_of(maker(tmp_path / "folder"), tmp_path / "model.gguf", kind)
     checkpoint = load_checkpoint(path)
-    native, reference = (Decoder(checkpoint.spec, checkpoint.tensors, ops) for ops in (NativeOps(2), ReferenceOps()))
+    native, reference = (
+        Decoder(checkpoint.spec, checkpoint.tensors, ops) for ops in (NativeOps(2), ReferenceOps())
+    )
     prompt = prompt_of(70)
     assert all_logits(native, prompt, "f16").tobytes() == all_logits(reference, prompt, "f16").tobytes()
 
 
 @pytest.mark.parametrize("maker", [tiny.tiny_llama, tiny.tiny_mistral, tiny.tiny_qwen2, tiny.tiny_qwen3])
-def test_a_gguf_file_gives_the_bits_of_its_safetensors_folder(maker: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_gguf_file_gives_the_bits_of_its_safetensors_folder(
+    maker: Callable[..., Path], tmp_path: Path
+) -> None:
     folder = maker(tmp_path / "folder")
     path = tiny.gguf_of(folder, tmp_path / "model.gguf", "F32")
     assert all_logits(decoder_of(path), PROMPT).tobytes() == all_logits(decoder_of(folder), PROMPT).tobytes()
@@ -115,7 +125,9 @@ class Bench:
             decoder.spec, pages * page_size * kv.bytes_per_token(decoder.spec, "f32"), page_size, "f32"
         )
 
-    def forward(self, tokens: list[int], rows: list[int], starts: list[int], pages: list[int]) -> NDArray[np.float32]:
+    def forward(
+        self, tokens: list[int], rows: list[int], starts: list[int], pages: list[int]
+    ) -> NDArray[np.float32]:
         spans = StepSpans(*(np.array(values, np.int32) for values in (rows, starts, pages)))
         return self.decoder.forward(np.array(tokens, np.int32), spans, self.kv).copy()
 
@@ -146,7 +158,16 @@ def test_a_token_outside_the_vocabulary_is_refused(token: int, llama: Decoder) -
         ([6], [0], [0, 1]),
         ([0, 5], [0, 0], [0, 1]),
     ],
-    ids=["too few", "too many", "beyond the pool", "negative", "negative start", "few rows", "many rows", "empty"],
+    ids=[
+        "too few",
+        "too many",
+        "beyond the pool",
+        "negative",
+        "negative start",
+        "few rows",
+        "many rows",
+        "empty",
+    ],
 )
 def test_spans_that_do_not_fit_are_refused(
     rows: list[int], starts: list[int], pages: list[int], llama: Decoder
@@ -167,7 +188,11 @@ def test_page_tails_and_other_pages_are_never_read(llama: Decoder) -> None:
     clean, dirty = Bench(llama), Bench(llama)
     dirty.kv.k.fill(np.nan)
     dirty.kv.v.fill(np.nan)
-    for tokens, start, pages in (([5, 6, 7, 8, 9], 0, [7, 2]), ([10], 5, [7, 2]), ([11, 12, 13], 6, [7, 2, 9])):
+    for tokens, start, pages in (
+        ([5, 6, 7, 8, 9], 0, [7, 2]),
+        ([10], 5, [7, 2]),
+        ([11, 12, 13], 6, [7, 2, 9]),
+    ):
         rows = [len(tokens)]
         expected = clean.forward(tokens, rows, [start], pages)
         assert dirty.forward(tokens, rows, [start], pages).tobytes() == expected.tobytes()

@@ -87,7 +87,9 @@ def test_chain_is_one_fma_after_another() -> None:
         for n in range(5):
             total = f32(0)
             for k in range(37):
-                total = nearest(Fraction(float(x[m, k])) * Fraction(float(weight[n, k])) + Fraction(float(total)))
+                total = nearest(
+                    Fraction(float(x[m, k])) * Fraction(float(weight[n, k])) + Fraction(float(total))
+                )
             assert found[m, n] == total
 
 
@@ -128,9 +130,14 @@ def test_silu_is_near_the_definition(x: float) -> None:
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 64, 577])
 def test_rms_norm_is_near_the_definition(width: int) -> None:
     rng = np.random.default_rng(width)
-    x, weight = rng.standard_normal((3, 2, width)).astype(np.float32), rng.standard_normal(width).astype(np.float32)
+    x, weight = (
+        rng.standard_normal((3, 2, width)).astype(np.float32),
+        rng.standard_normal(width).astype(np.float32),
+    )
     mean = (x.astype(np.float64) ** 2).mean(axis=-1, keepdims=True)
-    np.testing.assert_allclose(ef.rms_norm(x, weight, 1e-5), x / np.sqrt(mean + 1e-5) * weight, rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        ef.rms_norm(x, weight, 1e-5), x / np.sqrt(mean + 1e-5) * weight, rtol=2e-6, atol=1e-7
+    )
 
 
 def test_a_row_is_normed_by_itself() -> None:

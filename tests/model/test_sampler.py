@@ -26,7 +26,9 @@ def order(history: tuple[int, ...] = (0, 1, 2), prompt_len: int = 3, **params: A
     keys = {name: params.pop(name) for name in ("seed", "sample", "banned") if name in params}
     own = SamplingParams(**params)
     tokens = np.array(history, np.int32)
-    return SampleOrder(own, keys.get("seed", 0), keys.get("sample", 0), prompt_len, tokens, keys.get("banned", ()))
+    return SampleOrder(
+        own, keys.get("seed", 0), keys.get("sample", 0), prompt_len, tokens, keys.get("banned", ())
+    )
 
 
 def logits(*values: float) -> Floats:
@@ -188,7 +190,9 @@ def test_repetition_counts_the_prompt_and_the_others_do_not() -> None:
 
 def test_the_logits_given_are_left_as_they_are() -> None:
     row = logits(1, 2, 3)
-    sampler.draw(row, order(temperature=1, repetition_penalty=2.0, logit_bias={0: 5.0}, banned=(2,), logprobs=2))
+    sampler.draw(
+        row, order(temperature=1, repetition_penalty=2.0, logit_bias={0: 5.0}, banned=(2,), logprobs=2)
+    )
     assert row.tolist() == [1, 2, 3]
 
 
@@ -215,7 +219,9 @@ def test_a_bias_forces_or_forbids() -> None:
     top=st.integers(0, 20),
     temperature=st.sampled_from([0.0, 0.7, 3.0]),
 )
-def test_logprobs_are_raw_and_the_chosen_one_is_the_same_float(row: list[float], top: int, temperature: float) -> None:
+def test_logprobs_are_raw_and_the_chosen_one_is_the_same_float(
+    row: list[float], top: int, temperature: float
+) -> None:
     asked = order(
         (0,), 1, temperature=temperature, logprobs=top, repetition_penalty=1.7, logit_bias={0: 2.0}, top_k=3
     )
@@ -250,8 +256,12 @@ def test_the_number_is_a_function_of_seed_sample_and_position_alone() -> None:
     first = sampler.uniform(order((1, 2, 3), seed=5, sample=2))
     others = order((9, 8, 7), 0, seed=5, sample=2, temperature=0.2, top_k=4, banned=(3,))
     assert sampler.uniform(others) == first
-    keys = [(seed, sample, length) for seed in (0, 1, 2**63) for sample in (0, 1, 7) for length in (1, 2, 300)]
-    numbers = {sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys}
+    keys = [
+        (seed, sample, length) for seed in (0, 1, 2**63) for sample in (0, 1, 7) for length in (1, 2, 300)
+    ]
+    numbers = {
+        sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys
+    }
     assert len(numbers) == len(keys)
     assert all(0 <= number < 1 for number in numbers)
 
@@ -259,7 +269,9 @@ def test_the_number_is_a_function_of_seed_sample_and_position_alone() -> None:
 def test_the_stream_is_pinned() -> None:
     """Seeds keep their meaning from release to release."""
     keys = ((0, 0, 1), (42, 0, 10), (42, 1, 10))
-    numbers = [sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys]
+    numbers = [
+        sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys
+    ]
     assert numbers == [0.34218278474233466, 0.5250160661854594, 0.16700809318335985]
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sapwood import __version__
+from sapwood.cli.bench import bench
 from sapwood.cli.chat import chat
 from sapwood.cli.flags import nearest
 from sapwood.cli.pull import pull
@@ -49,7 +50,7 @@ def _app() -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_root)
-    for verb in (serve, run, chat, pull):
+    for verb in (serve, run, chat, pull, bench):
         app.command()(verb)
     return app
 
