@@ -1,4 +1,4 @@
-"""A whole engine from a model's folder: what it says of itself, that it answers, and that it can be put together wrong."""
+"""A whole engine from a model's folder: what it says of itself, that it answers, and how it refuses to be built."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_without_an_index_nothing_is_reused_and_the_reason_is_said(build: Build)
 
 
 def test_other_weights_and_pages_have_other_fingerprints(build: Build) -> None:
-    settings = ({}, {"kv_dtype": "f32"}, {"weights": "q8"})
+    settings: tuple[dict[str, str], ...] = ({}, {"kv_dtype": "f32"}, {"weights": "q8"})
     assert len({build(**setting).facts.fingerprint for setting in settings}) == 3
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from exact.lab import Truth, decoder_of
+from model import tiny
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.model.checkpoint import load_checkpoint
-from model import tiny
 
 if TYPE_CHECKING:
     from sapwood.config import KvDtype, WeightFormat
@@ -21,9 +21,6 @@ GetDecoder = Callable[..., "Decoder"]
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
 _DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
-_CASES = [(f, w, "f16") for f in FAMILIES for w in _WEIGHTS] + [
-    (f, "auto", d) for f in FAMILIES for d in _DTYPES
-]
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,10 @@ class Case:
     family: str
     weights: WeightFormat
     dtype: KvDtype
+
+
+_CASES = [Case(family, weights, "f16") for family in FAMILIES for weights in _WEIGHTS]
+_CASES += [Case(family, "auto", dtype) for family in FAMILIES for dtype in _DTYPES]
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +61,7 @@ def default_decoder() -> GetDecoder:
     return cache(lambda threads=2: decoder_of("smollm2-135m", threads=threads))
 
 
-@pytest.fixture(params=[Case(*case) for case in _CASES], ids=lambda c: f"{c.family}-{c.weights}-{c.dtype}")
+@pytest.fixture(params=_CASES, ids=lambda c: f"{c.family}-{c.weights}-{c.dtype}")
 def case(request: pytest.FixtureRequest) -> Case:
     """Every family in every weight format, and with every type of KV."""
     assert isinstance(request.param, Case)

@@ -41,7 +41,7 @@ class Judge:
         return cls(model)
 
     def logits(self, *prompts: Sequence[int]) -> list[NDArray[np.float32]]:
-        """Of every position, [tokens, vocab_size] each. Shorter prompts are padded at the end, which no position sees."""
+        """Of every position, [tokens, vocab_size] each. Shorter prompts are padded at their end, unseen by the rest."""
         longest = max(len(prompt) for prompt in prompts)
         tokens = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts])
         with torch.no_grad():

@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 Prompt = tuple[int, ...]
 
 
+GREEDY = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
+
+
 @dataclass(frozen=True)
 class Ask:
     prompt: Prompt
-    params: SamplingParams = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
+    params: SamplingParams = GREEDY
 
     def wanting(self, max_tokens: int) -> Ask:
         return replace(self, params=replace(self.params, max_tokens=max_tokens))

@@ -106,5 +106,5 @@ def test_eviction_and_preemption(truth: Truth) -> None:
 def test_other_types_of_pages(dtype: KvDtype, default_decoder: GetDecoder) -> None:
     truth = Truth(default_decoder(), dtype)
     lab = truth.lab(Setting(chunk=48))
-    lab.say(Ask(PROMPT[:100]), Ask(PROMPT[:80] + (5, 6)))
+    lab.say(Ask(PROMPT[:100]), Ask((*PROMPT[:80], 5, 6)))
     assert lab.say(Ask(PROMPT[:100])) == [99]

@@ -63,7 +63,7 @@ def test_a_model_that_leaks_one_bit_is_caught(tiny_decoder: GetDecoder) -> None:
     leaky = cast("Decoder", Leaky(tiny_decoder("llama")))
     truth = Truth(leaky)
     truth.lab().say(Ask(prompt_of(100)))
-    with pytest.raises(AssertionError, match="the hidden at position .* have other bits"):
+    with pytest.raises(AssertionError, match=r"the hidden at position .* have other bits"):
         truth.lab(Setting(chunk=33)).say(Ask(prompt_of(100)))
 
 

@@ -36,7 +36,7 @@ NEIGHBOURS = (
     Ask(prompt_of(2, salt=9), sampled(6, repetition_penalty=1.3)),
     Ask(prompt_of(193, salt=10)).wanting(2),
     Ask(prompt_of(5, salt=11)).wanting(20),
-    Ask(PROMPT[:199] + (7,)),
+    Ask((*PROMPT[:199], 7)),
 )
 
 

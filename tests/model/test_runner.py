@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from sapwood.model.decoder import Decoder
     from sapwood.plan import SequenceResult
+    from sapwood.types import TokenLogprob
 
 PROMPT = prompt_of(150)
 GREEDY = SamplingParams(temperature=0.0, logprobs=3)
@@ -90,7 +91,7 @@ def test_scores_are_what_drawing_there_would_report(runner: ModelRunner) -> None
 
 def test_scores_do_not_depend_on_the_split(runner: ModelRunner) -> None:
     (whole,) = run(runner, work(PROMPT, score=1, targets=PROMPT[1:]))
-    parts = ()
+    parts: tuple[TokenLogprob, ...] = ()
     for start in range(0, 150, 70):
         tokens = PROMPT[start : start + 70]
         (part,) = run(runner, work(tokens, start, 200, score=1, targets=PROMPT[start + 1 : start + 71]))

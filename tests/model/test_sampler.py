@@ -39,7 +39,7 @@ def shares(row: Floats, asked: SampleOrder) -> dict[int, float]:
     """Each token's part of [0, 1): all draws, by a sweep of the random number."""
     counts: Counter[int] = Counter()
     for step in range(GRID):
-        with mock.patch.object(sampler, "uniform", lambda _: (step + 0.5) / GRID):
+        with mock.patch.object(sampler, "uniform", return_value=(step + 0.5) / GRID):
             counts[sampler.draw(row, asked).token] += 1
     return {token: count / GRID for token, count in counts.items()}
 
