@@ -25,7 +25,8 @@ NEAR_TIE = 1e-3
 
 LONG_PROMPT = (
     "The lighthouse keeper counted the ships each evening, wrote their names into a ledger, and compared them with "
-    "the list that the harbour master had sent in the morning. On the day of the storm two names were missing: "
+    "the list that the harbour master had sent in the morning. On the day of the storm two names were missing, and "
+    "before it was dark he had rowed out alone; what he found was\n\n1. "
 )
 PROMPTS = (
     "The capital of France is",
@@ -59,7 +60,7 @@ def judge() -> Judge:
 @pytest.fixture(scope="module")
 def long_prompt(default_tokenizer: Tokenizer) -> list[int]:
     prompt = default_tokenizer.encode(LONG_PROMPT)
-    assert len(prompt) > 40
+    assert len(prompt) >= 60
     return prompt
 
 

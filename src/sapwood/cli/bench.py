@@ -65,8 +65,8 @@ def bench(
 def _harness() -> Any:
     """The harness lies beside `src` in a checkout, and inside the package in a wheel."""
     here = Path(sapwood.__file__).parent
-    if (here / "harness").is_dir():
-        return importlib.import_module("sapwood.harness.command")
+    if (here / "bench").is_dir():
+        return importlib.import_module("sapwood.bench.command")
     checkout = here.parents[1]
     if not (checkout / "bench" / "command.py").is_file():
         raise UsageError(
