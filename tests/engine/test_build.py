@@ -115,10 +115,11 @@ def test_max_context_is_the_schedulers_or_the_models(build: Build) -> None:
     assert build(scheduler=SchedulerConfig(max_context=100_000)).facts.max_context == 512
 
 
-def test_the_tokenizers_end_token_ends_an_answer(build: Build) -> None:
-    """The model's and the tokenizer's end token is 2; a bias makes it the likeliest."""
-    built = build()
-    ending = SamplingParams(temperature=0.0, max_tokens=6, logit_bias={2: 100.0})
+@pytest.mark.parametrize("end", [2, 5, 7])
+def test_the_end_tokens_of_model_and_tokenizer_end_an_answer(end: int, build: Build, tmp_path: Path) -> None:
+    """The tokenizer names 2 and the model 5 and 7; a bias makes one of them the likeliest."""
+    built = build(model=tiny.tiny_llama(tmp_path / "ends", eos_token_id=[5, 7]))
+    ending = SamplingParams(temperature=0.0, max_tokens=6, logit_bias={end: 100.0})
     deltas, finished = ask(built, "over", ending)
     assert [delta.finish for delta in deltas] == ["stop"]
     assert finished.usage.completion_tokens == 1

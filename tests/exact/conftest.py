@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import Truth, decoder_of
+from exact.lab import FAMILIES, Case, GetDecoder, Truth, decoder_of
 from model import tiny
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.model.checkpoint import load_checkpoint
@@ -16,22 +14,8 @@ if TYPE_CHECKING:
     from sapwood.config import KvDtype, WeightFormat
     from sapwood.model.decoder import Decoder
 
-GetDecoder = Callable[..., "Decoder"]
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
 _DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A tiny model and how its KV is stored."""
-
-    family: str
-    weights: WeightFormat
-    dtype: KvDtype
-
-
 _CASES = [Case(family, weights, "f16") for family in FAMILIES for weights in _WEIGHTS]
 _CASES += [Case(family, "auto", dtype) for family in FAMILIES for dtype in _DTYPES]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from sapwood.types import Event
 
 Prompt = tuple[int, ...]
+GetDecoder = Callable[..., "Decoder"]
+"""What the fixtures give: a decoder by family, weights and threads, or by threads."""
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
@@ -68,6 +73,15 @@ class Setting:
     pool: int = 1024
     index: IndexName = "radix"
     policy: OrderName = "fcfs"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tiny model and how its KV is stored."""
+
+    family: str
+    weights: WeightFormat
+    dtype: KvDtype
 
 
 class SpelledOut:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from exact.conftest import GetDecoder
+    from exact.lab import GetDecoder
     from sapwood.chat.tokenizer import Tokenizer
     from sapwood.config import KvDtype
 

@@ -11,7 +11,7 @@ from sapwood.chat.detok import Detokenizer
 from sapwood.types import SamplingParams
 
 if TYPE_CHECKING:
-    from exact.conftest import GetDecoder
+    from exact.lab import GetDecoder
     from sapwood.chat.tokenizer import Tokenizer
     from sapwood.config import KvDtype
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact.conftest import FAMILIES
-from exact.lab import Ask, Setting, Truth, prompt_of
+from exact.lab import FAMILIES, Ask, Setting, Truth, prompt_of
 from exact.test_steps import NEIGHBOURS
 
 if TYPE_CHECKING:
-    from exact.conftest import GetDecoder
+    from exact.lab import GetDecoder
     from sapwood.model.decoder import Decoder
 
 SETTINGS = st.builds(

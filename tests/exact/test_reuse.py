@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.conftest import FAMILIES
-from exact.lab import Ask, Setting, Truth, prompt_of
+from exact.lab import FAMILIES, Ask, Setting, Truth, prompt_of
 
 if TYPE_CHECKING:
-    from exact.conftest import GetDecoder
+    from exact.lab import GetDecoder
     from sapwood.config import WeightFormat
 
 PROMPT = prompt_of(200)

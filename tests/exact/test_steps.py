@@ -10,7 +10,7 @@ from exact.lab import Ask, Setting, Truth, prompt_of
 from sapwood.types import SamplingParams
 
 if TYPE_CHECKING:
-    from exact.conftest import Case, GetDecoder
+    from exact.lab import Case, GetDecoder
     from sapwood.config import OrderName
 
 PROMPT = prompt_of(200)

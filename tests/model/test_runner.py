@@ -89,6 +89,14 @@ def test_scores_are_what_drawing_there_would_report(runner: ModelRunner) -> None
         assert scored.scores[position].top == drawn.drawn.top[:2]
 
 
+def test_a_draw_is_from_the_last_row(runner: ModelRunner) -> None:
+    run(runner, work(PROMPT[:29]))
+    (step_by_step,) = run(runner, work((PROMPT[29],), 29, draw=GREEDY))
+    other = work(PROMPT[:11], first_page=100, seq=2, draw=GREEDY)
+    at_once, _ = run(runner, work(PROMPT[:30], first_page=200, draw=GREEDY), other)
+    assert at_once == step_by_step
+
+
 def test_scores_do_not_depend_on_the_split(runner: ModelRunner) -> None:
     (whole,) = run(runner, work(PROMPT, score=1, targets=PROMPT[1:]))
     parts: tuple[TokenLogprob, ...] = ()

@@ -37,10 +37,8 @@ def logits(*values: float) -> Floats:
 
 def shares(row: Floats, asked: SampleOrder) -> dict[int, float]:
     """Each token's part of [0, 1): all draws, by a sweep of the random number."""
-    counts: Counter[int] = Counter()
-    for step in range(GRID):
-        with mock.patch.object(sampler, "uniform", return_value=(step + 0.5) / GRID):
-            counts[sampler.draw(row, asked).token] += 1
+    with mock.patch.object(sampler, "uniform", side_effect=[(step + 0.5) / GRID for step in range(GRID)]):
+        counts = Counter(sampler.draw(row, asked).token for _ in range(GRID))
     return {token: count / GRID for token, count in counts.items()}
 
 
@@ -114,6 +112,12 @@ def test_what_each_cut_keeps() -> None:
     assert shares(row, order(top_k=2)) == pytest.approx({0: 2 / 3, 1: 1 / 3}, abs=1 / GRID)
 
 
+def test_a_cut_that_is_met_exactly() -> None:
+    four = logits(1, 1, 1, 1)
+    assert set(shares(four, order(top_p=0.5))) == {0, 1}
+    assert set(shares(four, order(min_p=1.0))) == {0, 1, 2, 3}
+
+
 def test_top_p_counts_what_top_k_left() -> None:
     row = np.log(logits(0.4, 0.3, 0.2, 0.1))
     # Of the two likeliest, the first has 4/7 = 0.571…
@@ -146,7 +150,7 @@ def test_logits_far_apart_and_huge_do_not_overflow() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    row=st.lists(st.floats(-8, 8, width=32), min_size=6, max_size=6),
+    row=st.lists(st.floats(-2, 2, width=32), min_size=6, max_size=6),
     history=st.lists(st.integers(0, 5), min_size=1, max_size=12),
     prompt_part=st.floats(0, 1),
     repetition=st.sampled_from([1.0, 1.3, 0.7]),
@@ -188,6 +192,12 @@ def test_repetition_counts_the_prompt_and_the_others_do_not() -> None:
     assert sampler.draw(row, order(prompt_only, 1, temperature=0, frequency_penalty=2.0)).token == 1
 
 
+def test_frequency_counts_and_presence_does_not() -> None:
+    row, thrice = logits(2.0, 1.0), (0, 0, 0)
+    assert sampler.draw(row, order(thrice, 0, temperature=0, frequency_penalty=0.5)).token == 1
+    assert sampler.draw(row, order(thrice, 0, temperature=0, presence_penalty=0.5)).token == 0
+
+
 def test_the_logits_given_are_left_as_they_are() -> None:
     row = logits(1, 2, 3)
     sampler.draw(
@@ -202,6 +212,13 @@ def test_a_banned_token_is_never_drawn(temperature: float) -> None:
     found = set(shares(logits(0, 50, 1, 49), asked))
     assert 2 in found
     assert not found & {1, 3}
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2.0**-53])
+def test_the_least_and_the_largest_number_draw_no_banned_token(number: float) -> None:
+    with mock.patch.object(sampler, "uniform", return_value=number):
+        assert sampler.draw(logits(1, 1, 1), order(banned=(0, 2))).token == 1
+        assert sampler.draw(logits(1, 1, 1), order(banned=(0, 2), top_p=0.9)).token == 1
 
 
 def test_a_bias_forces_or_forbids() -> None:

@@ -12,6 +12,7 @@
 
 #include "attention.h"
 #include "linear.h"
+#include "simd.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
