@@ -8,6 +8,8 @@
 
 namespace sapwood {
 
+constexpr int kAhead = 2048;  // bytes
+
 struct NoScale {};
 
 template <class Element, int kBytes>
@@ -96,7 +98,14 @@ SAPWOOD_INLINE void walk(const uint8_t* const (&panels)[P], int inputs, Use use)
   const int block = Reader::kHeader ? kBlock : inputs;
   for (int k0 = 0; k0 < inputs; k0 += block) {
     typename Reader::Scale scales[P];
-    for (int p = 0; p < P; ++p) scales[p] = Reader::scale(at[p]), at[p] += Reader::kHeader;
+    for (int p = 0; p < P; ++p) {
+      scales[p] = Reader::scale(at[p]);
+      at[p] += Reader::kHeader;
+      // A panel crosses memory pages, where the hardware's own prefetch stops.
+      constexpr int ahead = Reader::kHeader ? Reader::kHeader + kBlock / Reader::kStep * Reader::kStepBytes : 0;
+      for (int line = 0; line < ahead; line += 64)
+        __builtin_prefetch(at[p] + kAhead + line);
+    }
     for (int k = k0; k < k0 + block; k += Reader::kStep) {
       typename Reader::Raw raw[P];
       for (int p = 0; p < P; ++p) raw[p] = Reader::raw(at[p]), at[p] += Reader::kStepBytes;

@@ -118,7 +118,7 @@ void in_pieces(Workers& workers, int rows, int panels, int group, Body body) {
   });
 }
 
-int group_size(bool direct) { return direct ? 2 * kPanelGroup : kPanelGroup; }
+int group_size(bool few_rows) { return few_rows ? 2 * kPanelGroup : kPanelGroup; }
 
 }  // namespace
 
