@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from ..sizes import Size, sized
 
 
+SETTLE_SECONDS = 0.05
+"""Between turns: the threads of a BLAS spin for a while after its last call, and would take the next one's cores."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """Attributes:
@@ -30,6 +34,7 @@ def in_turns(functions: Mapping[str, Callable[[], object]], rounds: Rounds) -> d
     taken: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds.count):
         for name, function in functions.items():
+            time.sleep(SETTLE_SECONDS)
             taken[name].append(_time(function, calls[name]) / calls[name])
     return taken
 

@@ -68,6 +68,7 @@ class NativeOps:
 
         self._native = _native
         self._workers = _native.Workers(threads)
+        self._arena = _native.Arena()
         self._attached: _Attached | None = None
 
     @property
@@ -75,7 +76,7 @@ class NativeOps:
         return self._workers.threads
 
     def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
-        packed = self._native.PackedMatrix(tensors[0].cols)
+        packed = self._native.PackedMatrix(tensors[0].cols, self._arena)
         for tensor in tensors:
             raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)
             packed.append(tensor.format, raw)

@@ -37,7 +37,9 @@ def recommended_sampling(name: str, path: Path) -> SamplingDefaults:
 def _from_config(config: Facts) -> SamplingDefaults:
     if not config.flag("do_sample", default=True):
         return SamplingDefaults(temperature=0.0)
-    given = {field.name: config.number(field.name) for field in fields(SamplingDefaults) if config.has(field.name)}
+    given = {
+        field.name: config.number(field.name) for field in fields(SamplingDefaults) if config.has(field.name)
+    }
     if "top_k" in given:
         given["top_k"] = config.integer("top_k")
     defaults = SamplingDefaults(**given)  # type: ignore[arg-type]  # top_k was just made an int

@@ -48,7 +48,9 @@ def prepare_chat(order: Order) -> Job:
 def prepare_completion(order: Order) -> Job:
     """`POST /v1/completions`."""
     built = order.built
-    call = parse_completion(read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
+    call = parse_completion(
+        read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling
+    )
     check_model(call.options.model, order.served_name)
     for i, prompt in enumerate(call.prompts):
         if isinstance(prompt, str):

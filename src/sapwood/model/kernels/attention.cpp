@@ -201,10 +201,11 @@ class Attention {
   void one_tile(const Block& b, int t, const Desk& desk, Take take) const {
     const int count = std::min(kTileKeys, end(b) - t * kTileKeys);
     load_tile(kv_, *b.span, s_.heads, b.kv_head, t, count, desk.kv);
-    for (int row = 0; row < b.rows(s_); row += kTileRows)
-      with_rows(std::min(kTileRows, b.rows(s_) - row), [&](auto r) {
+    in_tiles(b.rows(s_), [&](int row, int n) {
+      with_rows(n, [&](auto r) {
         partials<r>(s_, b, row, desk.q + row * s_.ld, t, desk.kv, desk.scores, desk.out, take);
       });
+    });
   }
 
   void write(const Block& b, int row, const float* values, float sum) const {

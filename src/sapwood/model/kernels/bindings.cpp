@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <optional>
@@ -191,8 +192,9 @@ NB_MODULE(_native, m) {
   nb::class_<Workers>(m, "Workers")
       .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("threads", &Workers::threads);
+  nb::class_<Arena>(m, "Arena").def(nb::init<>());
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def(nb::init<int>(), "inputs"_a)
+      .def(nb::init<int, std::shared_ptr<Arena>>(), "inputs"_a, "arena"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
         w.append(format_named(format), data.data(), rows(data), data.shape(1));
       }, "format"_a, "rows"_a)

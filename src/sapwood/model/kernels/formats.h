@@ -10,6 +10,11 @@ namespace sapwood {
 
 constexpr int kAhead = 2048;  // bytes
 
+// A panel crosses memory pages, where the hardware's own prefetch stops.
+SAPWOOD_INLINE void fetch_ahead(const uint8_t* at, int bytes) {
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + kAhead + line);
+}
+
 struct NoScale {};
 
 template <class Element, int kBytes>
@@ -101,14 +106,15 @@ SAPWOOD_INLINE void walk(const uint8_t* const (&panels)[P], int inputs, Use use)
     for (int p = 0; p < P; ++p) {
       scales[p] = Reader::scale(at[p]);
       at[p] += Reader::kHeader;
-      // A panel crosses memory pages, where the hardware's own prefetch stops.
-      constexpr int ahead = Reader::kHeader ? Reader::kHeader + kBlock / Reader::kStep * Reader::kStepBytes : 0;
-      for (int line = 0; line < ahead; line += 64)
-        __builtin_prefetch(at[p] + kAhead + line);
+      if (Reader::kHeader) fetch_ahead(at[p], Reader::kHeader + kBlock / Reader::kStep * Reader::kStepBytes);
     }
     for (int k = k0; k < k0 + block; k += Reader::kStep) {
       typename Reader::Raw raw[P];
-      for (int p = 0; p < P; ++p) raw[p] = Reader::raw(at[p]), at[p] += Reader::kStepBytes;
+      for (int p = 0; p < P; ++p) {
+        raw[p] = Reader::raw(at[p]);
+        at[p] += Reader::kStepBytes;
+        if (!Reader::kHeader) fetch_ahead(at[p], Reader::kStepBytes);
+      }
 #pragma GCC unroll 2
       for (int i = 0; i < Reader::kStep; ++i)
 #pragma GCC unroll 2

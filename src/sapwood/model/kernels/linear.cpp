@@ -140,11 +140,10 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
     }
     for (int p = first; p < last; ++p) {
       const float* weights = weights_of(panels[p], depth, scratch);
-      for (int r = row; r < row + count; r += kTileRows) {
-        const Rows some = x.from(r, std::min(kTileRows, row + count - r));
-        tiled_rows(weights, depth, some, t);
-        finish(panels[p], r, some.count, t, out, epilogue);
-      }
+      in_tiles(count, [&](int first_row, int n) {
+        tiled_rows(weights, depth, x.from(row + first_row, n), t);
+        finish(panels[p], row + first_row, n, t, out, epilogue);
+      });
     }
   });
 }
@@ -169,13 +168,13 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
       }
       const float* gw = weights_of(gp, depth, scratch);
       const float* uw = weights_of(upp, depth, scratch + panel_floats);
-      for (int r = row; r < row + count; r += kTileRows) {
-        const Rows some = x.from(r, std::min(kTileRows, row + count - r));
+      in_tiles(count, [&](int first_row, int n) {
+        const Rows some = x.from(row + first_row, n);
         tiled_rows(gw, depth, some, g);
         tiled_rows(uw, depth, some, u);
-        silu_times(g, u, some.count, g);
-        finish(gp, r, some.count, g, out, {});
-      }
+        silu_times(g, u, n, g);
+        finish(gp, row + first_row, n, g, out, {});
+      });
     }
   });
 }

@@ -56,10 +56,10 @@ void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t b
   if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
   const int count = (rows + kPanel - 1) / kPanel;
   const size_t size = panel_bytes(format, inputs_);
-  auto buffer = std::make_unique<uint8_t[]>(size * static_cast<size_t>(count) + 64);
-  uint8_t* base = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(buffer.get()) + 63) & ~uintptr_t{63});
+  uint8_t* base = arena_->take(size * static_cast<size_t>(count));
   for (int p = 0; p < count; ++p) {
     uint8_t* panel = base + size * static_cast<size_t>(p);
+    std::memset(panel, 0, size);
     const int width = rows - p * kPanel < kPanel ? rows - p * kPanel : kPanel;
     for (int lane = 0; lane < width; ++lane) {
       const uint8_t* row = data + static_cast<size_t>(p * kPanel + lane) * bytes_per_row;
@@ -68,7 +68,6 @@ void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t b
     }
     panels_.push_back({panel, format, outputs_ + p * kPanel, width});
   }
-  storage_.push_back(std::move(buffer));
   outputs_ += rows;
   bytes_ += size * static_cast<size_t>(count);
 }

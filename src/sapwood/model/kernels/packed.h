@@ -11,6 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "arena.h"
+
 namespace sapwood {
 
 constexpr int kPanel = 16;
@@ -29,7 +31,7 @@ struct Panel {
 
 class PackedMatrix {
  public:
-  explicit PackedMatrix(int inputs) : inputs_(inputs) {}
+  PackedMatrix(int inputs, std::shared_ptr<Arena> arena) : inputs_(inputs), arena_(std::move(arena)) {}
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
@@ -46,7 +48,7 @@ class PackedMatrix {
   int outputs_ = 0;
   size_t bytes_ = 0;
   std::vector<Panel> panels_;
-  std::vector<std::unique_ptr<uint8_t[]>> storage_;
+  std::shared_ptr<Arena> arena_;
 };
 
 size_t row_bytes(Format format, int inputs);

@@ -28,6 +28,18 @@ SAPWOOD_INLINE void tile(const float* a, ptrdiff_t lda, const float* b, ptrdiff_
   }
 }
 
+// Cuts `rows` into tiles of nearly equal height, for a tile of one or two rows waits for its own chains:
+// body(first row, rows).
+template <class Body>
+SAPWOOD_INLINE void in_tiles(int rows, Body body) {
+  const int tiles = (rows + kTileRows - 1) / kTileRows;
+  for (int i = 0, first = 0; i < tiles; ++i) {
+    const int n = (rows - first + tiles - i - 1) / (tiles - i);
+    body(first, n);
+    first += n;
+  }
+}
+
 // Calls use(std::integral_constant<int, R>) with R = rows, 1..6.
 template <class Use>
 SAPWOOD_INLINE void with_rows(int rows, Use use) {
