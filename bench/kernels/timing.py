@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ..sizes import Size, sized
 
-
 SETTLE_SECONDS = 0.05
 """Between turns: the threads of a BLAS spin for a while after its last call, and would take the next one's cores."""
 

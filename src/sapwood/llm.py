@@ -20,8 +20,7 @@ from sapwood.chat import (
     parse_conversation,
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
-from sapwood.engine import EngineLoop
-from sapwood.engine import build_engine
+from sapwood.engine import EngineLoop, build_engine
 from sapwood.errors import SapwoodError, UsageError
 from sapwood.types import (
     Delta,

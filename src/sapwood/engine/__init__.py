@@ -12,7 +12,6 @@ from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts
 __all__ = [
     "Built",
     "BuiltFacts",
-    "build_engine",
     "Detok",
     "Detokenizer",
     "Engine",
@@ -22,4 +21,5 @@ __all__ = [
     "Limits",
     "ModelFacts",
     "PageCounts",
+    "build_engine",
 ]
