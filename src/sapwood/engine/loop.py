@@ -207,16 +207,14 @@ class EngineLoop:
             return False
         began = self._clock()
         scheduled = self._engine.schedule(began)
-        self._deliver(scheduled.events)
         if scheduled.plan is None:
-            self._stats = self._engine.stats()
+            self._publish(scheduled.events)
             return bool(scheduled.events)
+        self._deliver(scheduled.events)
         planned = self._clock()
         result = self._engine.run(scheduled.plan)
         ran = self._clock()
         events = self._engine.apply(result, ran)
-        self._stats = self._engine.stats()  # Before the events: whoever has an answer finds it counted.
-        self._deliver(events)
         applied = self._clock()
         for part, seconds in (
             ("schedule", planned - began),
@@ -224,7 +222,13 @@ class EngineLoop:
             ("apply", applied - ran),
         ):
             self._engine.tally.step[part].observe(seconds)
+        self._publish(events)
         return True
+
+    def _publish(self, events: list[Event]) -> None:
+        """The counts before the events: whoever has an answer finds it counted."""
+        self._stats = self._engine.stats()
+        self._deliver(events)
 
     def _obey(self, stalled: bool) -> None:
         """Carry out the commands that are there; wait for one only if nothing else is to be done."""
