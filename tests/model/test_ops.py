@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sapwood.errors import UsageError
 from sapwood.model.kv import KvPool
 from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
 from sapwood.model.ops_native import NativeOps
@@ -218,3 +219,41 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     packed = ONE.pack([weight(np.random.default_rng(0), "f32", 16, 32)])
     with pytest.raises(ValueError, match="shapes"):
         ONE.linear(np.zeros((1, 31), np.float32), packed, np.zeros((1, 16), np.float32))
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("chunks", [[16], [1] * 16, [5, 11]])
+def test_a_later_value_that_is_infinite_touches_nobody_before_it(
+    window: int | None, chunks: list[int]
+) -> None:
+    """Token 5's value overflows float16: rows that do not see it are as if it were not there."""
+    layout = HeadLayout(3, 1, 16)
+    scene = Scene(9, layout, 1, "f16", [0], [16])
+    clean = scene.qkv.copy()
+    scene.qkv[5, 4 * 16 :] = 1e5
+    kv = KvPool(np.zeros_like(scene.kv.k), np.zeros_like(scene.kv.v), "f16")
+    rows = []
+    for start, count in zip(np.cumsum([0, *chunks[:-1]]).tolist(), chunks, strict=True):
+        qkv = scene.qkv[start : start + count].copy()
+        plan = TWO.plan(_spans([count], [start], [scene.tables[0][: start + count]]), kv)
+        TWO.rope_and_store(plan, qkv, layout, scene.rope, 0)
+        rows.append(np.empty((count, 48), np.float32))
+        TWO.attention(plan, qkv, layout, 0, rows[-1], window=window)
+    got = np.concatenate(rows)
+    scene.qkv = clean
+    expected, _ = scene.run(TWIN, window=window)
+    unseen = [i for i in range(16) if i < 5 or (window is not None and i >= 5 + window)]
+    assert same(got[unseen], expected[unseen])
+    assert not np.isfinite(got[5]).all()
+
+
+def test_arrays_of_another_type_are_refused_not_copied() -> None:
+    packed = ONE.pack([weight(np.random.default_rng(0), "f32", 16, 32)])
+    with pytest.raises(TypeError):
+        ONE.linear(np.zeros((1, 32), np.float32), packed, np.zeros((1, 16), np.float64))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("threads", [0, -3, 100_000])
+def test_a_senseless_number_of_threads_is_refused(threads: int) -> None:
+    with pytest.raises(UsageError, match="threads"):
+        NativeOps(threads)

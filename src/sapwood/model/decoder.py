@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sapwood.model.angles import cos_sin
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
 from sapwood.model.tensor import RawTensor
@@ -129,11 +130,9 @@ def rope_tables(spec: ModelSpec, positions: int) -> RopeTables:
     Row p depends on p alone, so a longer table has the same rows.
     """
     frequencies = spec.rope.frequencies()
-    angles = np.arange(positions, dtype=np.float64)[:, None] * frequencies.inverse[None]
+    turned = cos_sin(np.arange(positions, dtype=np.float64)[:, None] * frequencies.inverse[None])
     scale = frequencies.attention_scale
-    return RopeTables(
-        (np.cos(angles) * scale).astype(np.float32), (np.sin(angles) * scale).astype(np.float32)
-    )
+    return RopeTables((turned.cos * scale).astype(np.float32), (turned.sin * scale).astype(np.float32))
 
 
 def _vector(tensors: Mapping[str, RawTensor], name: str) -> NDArray[np.float32]:

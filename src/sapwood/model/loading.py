@@ -107,7 +107,7 @@ def choose_ops(threads: int | None = None) -> tuple[Ops, tuple[str, ...]]:
     if missing:
         needs = ", ".join(sorted(missing))
         return ReferenceOps(), (f"this CPU lacks {needs}: the reference ops run instead, and are very slow",)
-    return NativeOps(threads or available_cores()), ()
+    return NativeOps(available_cores() if threads is None else threads), ()
 
 
 def available_cores() -> int:

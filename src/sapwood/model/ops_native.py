@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
 
+MOST_THREADS = 256
+
 _X86_NEEDS = frozenset({"avx2", "fma", "f16c"})
 
 
@@ -64,10 +66,15 @@ class NativeOps:
             raise UsageError(
                 f"the native kernels need CPU features this machine lacks: {', '.join(sorted(missing))}"
             )
+        if not 1 <= threads <= MOST_THREADS:
+            raise UsageError(f"threads is {threads}; it must be between 1 and {MOST_THREADS}")
         from sapwood.model import _native
 
         self._native = _native
-        self._workers = _native.Workers(threads)
+        try:
+            self._workers = _native.Workers(threads)
+        except RuntimeError as error:
+            raise UsageError(f"cannot start {threads} threads: {error}", hint="lower --threads") from error
         self._arena = _native.Arena()
         self._attached: _Attached | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -110,7 +111,11 @@ class RopeSpec:
         return float(self.theta * stretch ** (self.dim / (self.dim - 2)))
 
     def _plain_inverse(self, base: float) -> NDArray[np.float64]:
-        return np.float64(base) ** (-np.arange(0, self.dim, 2, dtype=np.float64) / self.dim)
+        """base^(-2i / dim), by decimal arithmetic: a library's power may differ in the last place by CPU."""
+        with localcontext() as context:
+            context.prec = 40
+            powers = [Decimal(base) ** (Decimal(-2 * i) / self.dim) for i in range(self.dim // 2)]
+        return np.array([float(power) for power in powers])
 
     def _llama3(self, inverse: NDArray[np.float64]) -> NDArray[np.float64]:
         """Long waves are stretched, short ones kept, those between blended (Llama 3.1's rule)."""

@@ -13,6 +13,7 @@ namespace {
 constexpr int kRowsPerBlock = 144;  // query rows that share one conversion of a key tile
 constexpr int kSplitRows = 12;      // up to here a span's tiles are separate pieces, merged afterwards
 constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr float kAbsent = -1.0f;    // the sum of a partial that was not computed: the row sees nothing of the tile
 
 struct Shape {
   HeadShape heads;
@@ -37,6 +38,15 @@ struct KeyRange {
   int first, last;  // keys of the tile that a row may see: [first, last)
   bool empty() const { return first >= last; }
 };
+
+// Keys that every row with any sees; where there are none, an empty range at the tile's end.
+template <int R>
+SAPWOOD_INLINE KeyRange common_to(const KeyRange (&keys)[R]) {
+  KeyRange all{0, kTileKeys};
+  for (int r = 0; r < R; ++r)
+    if (!keys[r].empty()) all = {std::max(all.first, keys[r].first), std::min(all.last, keys[r].last)};
+  return all.empty() ? KeyRange{kTileKeys, kTileKeys} : all;
+}
 
 KeyRange visible(int position, int tile, const Shape& s) {
   const int base = tile * kTileKeys;
@@ -81,6 +91,25 @@ SAPWOOD_INLINE void softmax(float* scores, KeyRange keys, float* max, float* sum
   *sum = sum_lanes(total);
 }
 
+// weights · values for one panel of 16 dimensions. A row reads the values of its own keys alone, never a zero times
+// somebody's later value (which may be infinite): its first keys, then those common to all rows, then its last.
+template <int R>
+SAPWOOD_INLINE void mix(const float* weights, const KeyRange (&keys)[R], KeyRange common, const float* values, int ld,
+                        f32x8 (&lo)[R], f32x8 (&hi)[R]) {
+  const auto own = [&](int r, int first, int last) __attribute__((always_inline)) {
+    if (first >= last) return;
+    f32x8 one_lo[1] = {lo[r]}, one_hi[1] = {hi[r]};
+    tile_on<1>(weights + r * kTileKeys + first, kTileKeys, values + first * ld, ld, last - first, one_lo, one_hi);
+    lo[r] = one_lo[0], hi[r] = one_hi[0];
+  };
+  for (int r = 0; r < R; ++r) {
+    lo[r] = hi[r] = splat(0.0f);
+    own(r, keys[r].first, std::min(common.first, keys[r].last));
+  }
+  tile_on<R>(weights + common.first, kTileKeys, values + common.first * ld, ld, common.last - common.first, lo, hi);
+  for (int r = 0; r < R; ++r) own(r, std::max(common.last, keys[r].first), keys[r].last);
+}
+
 // Partials of R rows with one tile, handed row by row to take(row, max, sum, values).
 template <int R, class Take>
 SAPWOOD_INLINE void partials(const Shape& s, const Block& b, int row, const float* q, int tile_index, KvTile kv,
@@ -102,8 +131,9 @@ SAPWOOD_INLINE void partials(const Shape& s, const Block& b, int row, const floa
     if (keys[r].empty()) std::fill(scores + r * kTileKeys, scores + (r + 1) * kTileKeys, 0.0f);
     else softmax(scores + r * kTileKeys, keys[r], &max[r], &sum[r]);
   }
+  const KeyRange common = common_to(keys);
   for (int c = 0; c < s.ld; c += 16) {
-    tile<R>(scores, kTileKeys, kv.values + c, s.ld, last, lo, hi);
+    mix<R>(scores, keys, common, kv.values + c, s.ld, lo, hi);
     for (int r = 0; r < R; ++r) store(out + r * s.ld + c, lo[r]), store(out + r * s.ld + c + 8, hi[r]);
   }
   for (int r = 0; r < R; ++r)
@@ -152,7 +182,7 @@ class Attention {
   }
 
   void run() {
-    results_.resize(floats_);
+    results_ = workers_.common(floats_);
     const int whole = static_cast<int>(whole_.size());
     workers_.run(whole + static_cast<int>(parts_.size()), [&](int i, int thread) {
       if (i < whole) run_whole(whole_[i], thread);
@@ -233,9 +263,9 @@ class Attention {
     const int rows = p.block.rows(s_);
     Desk desk(workers_.scratch(thread, Desk::floats(s_, rows)), s_, rows);
     gather(p.block, desk.q);
-    for (int r = 0; r < rows; ++r) results_[p.at + r * stride()] = kNone;
+    for (int r = 0; r < rows; ++r) results_[p.at + r * stride() + 1] = kAbsent;
     one_tile(p.block, p.tile, desk, [&](int row, float max, float sum, const float* values) {
-      float* slot = results_.data() + p.at + row * stride();
+      float* slot = results_ + p.at + row * stride();
       slot[0] = max;
       slot[1] = sum;
       std::copy(values, values + s_.ld, slot + 2);
@@ -249,8 +279,8 @@ class Attention {
       float max = kNone, sum = 0.0f;
       std::fill(values, values + s_.ld, 0.0f);
       for (int t = 0; t < j.tiles; ++t) {
-        const float* slot = results_.data() + j.at + (static_cast<size_t>(t) * rows + r) * stride();
-        if (slot[0] != kNone) merge({&max, &sum, values}, slot[0], slot[1], slot + 2, s_.ld);
+        const float* slot = results_ + j.at + (static_cast<size_t>(t) * rows + r) * stride();
+        if (slot[1] != kAbsent) merge({&max, &sum, values}, slot[0], slot[1], slot + 2, s_.ld);
       }
       write(j.block, r, values, sum);
     }
@@ -264,7 +294,7 @@ class Attention {
   std::vector<Block> whole_;
   std::vector<Part> parts_;
   std::vector<Join> joins_;
-  std::vector<float> results_;
+  float* results_ = nullptr;  // partials of parts_
   size_t floats_ = 0;
 };
 

@@ -196,8 +196,10 @@ NB_MODULE(_native, m) {
   nb::class_<PackedMatrix>(m, "PackedMatrix")
       .def(nb::init<int, std::shared_ptr<Arena>>(), "inputs"_a, "arena"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
-        w.append(format_named(format), data.data(), rows(data), data.shape(1));
-      }, "format"_a, "rows"_a)
+        const Format f = format_named(format);
+        nb::gil_scoped_release unlocked;
+        w.append(f, data.data(), rows(data), data.shape(1));
+      }, "format"_a, "rows"_a.noconvert())
       .def_prop_ro("inputs", &PackedMatrix::inputs)
       .def_prop_ro("outputs", &PackedMatrix::outputs)
       .def_prop_ro("nbytes", &PackedMatrix::bytes);
@@ -206,15 +208,18 @@ NB_MODULE(_native, m) {
     new (s) HeadShape{heads, kv_heads, head_dim};
   }, "heads"_a, "kv_heads"_a, "head_dim"_a);
   nb::class_<LayerPages>(m, "LayerPages")
-      .def(nb::init<Pages, Pages, const std::string&>(), "k"_a, "v"_a, "type"_a);
+      .def(nb::init<Pages, Pages, const std::string&>(), "k"_a.noconvert(), "v"_a.noconvert(), "type"_a);
   nb::class_<Spans>(m, "Spans")
-      .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a, "starts"_a, "pages"_a, "page_size"_a, "capacity"_a);
-  m.def("linear", &linear_, "workers"_a, "x"_a, "w"_a, "out"_a, "norm"_a.none(), "eps"_a,
-        "bias"_a.none(), "accumulate"_a);
-  m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a, "gate"_a, "up"_a, "out"_a, "norm"_a.none(),
-        "eps"_a);
-  m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a, "weight"_a, "eps"_a, "out"_a);
-  m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a, "shape"_a, "cos"_a, "sin"_a, "layer"_a,
-        "q_norm"_a.none(), "k_norm"_a.none(), "eps"_a);
-  m.def("attention", &attention_, "workers"_a, "spans"_a, "qkv"_a, "shape"_a, "scale"_a, "window"_a, "layer"_a, "out"_a);
+      .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
+           "pages"_a.noconvert(), "page_size"_a, "capacity"_a);
+  m.def("linear", &linear_, "workers"_a, "x"_a.noconvert(), "w"_a, "out"_a.noconvert(), "norm"_a.noconvert().none(),
+        "eps"_a, "bias"_a.noconvert().none(), "accumulate"_a);
+  m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a.noconvert(), "gate"_a, "up"_a, "out"_a.noconvert(),
+        "norm"_a.noconvert().none(), "eps"_a);
+  m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a,
+        "out"_a.noconvert());
+  m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "cos"_a.noconvert(),
+        "sin"_a.noconvert(), "layer"_a, "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "eps"_a);
+  m.def("attention", &attention_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "scale"_a, "window"_a,
+        "layer"_a, "out"_a.noconvert());
 }

@@ -53,6 +53,12 @@ SAPWOOD_INLINE f32x8 from_i8(const uint8_t* p) {
 
 #else
 
+#if defined(__aarch64__)
+typedef __fp16 half_float;  // C++ knows _Float16 there only from GCC 13
+#else
+typedef _Float16 half_float;
+#endif
+
 SAPWOOD_INLINE f32x8 fma(f32x8 a, f32x8 b, f32x8 c) {
   f32x8 r;
   for (int i = 0; i < kLanes; ++i) r[i] = __builtin_fmaf(a[i], b[i], c[i]);
@@ -68,7 +74,7 @@ SAPWOOD_INLINE i32x8 to_int(f32x8 a) { return __builtin_convertvector(a, i32x8);
 SAPWOOD_INLINE f32x8 from_half(const uint16_t* p) {
   f32x8 r;
   for (int i = 0; i < kLanes; ++i) {
-    _Float16 h;
+    half_float h;
     std::memcpy(&h, p + i, 2);
     r[i] = static_cast<float>(h);
   }
@@ -76,7 +82,7 @@ SAPWOOD_INLINE f32x8 from_half(const uint16_t* p) {
 }
 SAPWOOD_INLINE void to_half(uint16_t* p, f32x8 v) {
   for (int i = 0; i < kLanes; ++i) {
-    _Float16 h = static_cast<_Float16>(v[i]);
+    const half_float h = static_cast<half_float>(v[i]);
     std::memcpy(p + i, &h, 2);
   }
 }

@@ -12,11 +12,10 @@ namespace sapwood {
 
 constexpr int kTileRows = 6;
 
-// out[r][0..15] = chain over k of a[r][k] * b[k][0..15]. `lda`, `ldb` in floats.
+// sum[r][0..15] goes on as a chain over k of a[r][k] * b[k][0..15]. `lda`, `ldb` in floats.
 template <int R>
-SAPWOOD_INLINE void tile(const float* a, ptrdiff_t lda, const float* b, ptrdiff_t ldb, int depth, f32x8 (&lo)[R],
-                         f32x8 (&hi)[R]) {
-  for (int r = 0; r < R; ++r) lo[r] = hi[r] = splat(0.0f);
+SAPWOOD_INLINE void tile_on(const float* a, ptrdiff_t lda, const float* b, ptrdiff_t ldb, int depth, f32x8 (&lo)[R],
+                            f32x8 (&hi)[R]) {
   for (int k = 0; k < depth; ++k, b += ldb) {
     const f32x8 b0 = load(b), b1 = load(b + 8);
 #pragma GCC unroll 6
@@ -26,6 +25,14 @@ SAPWOOD_INLINE void tile(const float* a, ptrdiff_t lda, const float* b, ptrdiff_
       hi[r] = fma(x, b1, hi[r]);
     }
   }
+}
+
+// The same from zero.
+template <int R>
+SAPWOOD_INLINE void tile(const float* a, ptrdiff_t lda, const float* b, ptrdiff_t ldb, int depth, f32x8 (&lo)[R],
+                         f32x8 (&hi)[R]) {
+  for (int r = 0; r < R; ++r) lo[r] = hi[r] = splat(0.0f);
+  tile_on<R>(a, lda, b, ldb, depth, lo, hi);
 }
 
 // Cuts `rows` into tiles of nearly equal height, for a tile of one or two rows waits for its own chains:

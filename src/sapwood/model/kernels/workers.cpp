@@ -1,5 +1,7 @@
 #include "workers.h"
 
+#include <utility>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -22,10 +24,17 @@ constexpr int kSpins = 4000;
 }  // namespace
 
 Workers::Workers(int threads) : scratch_(static_cast<size_t>(threads < 1 ? 1 : threads) + 1) {
-  for (int t = 1; t < threads; ++t) others_.emplace_back([this, t] { serve(t); });
+  try {
+    for (int t = 1; t < threads; ++t) others_.emplace_back([this, t] { serve(t); });
+  } catch (...) {
+    end_helpers();
+    throw;
+  }
 }
 
-Workers::~Workers() {
+Workers::~Workers() { end_helpers(); }
+
+void Workers::end_helpers() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
@@ -36,7 +45,14 @@ Workers::~Workers() {
 }
 
 void Workers::take(int thread) {
-  for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) (*piece_)(i, thread);
+  for (int i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) {
+    try {
+      (*piece_)(i, thread);
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
 }
 
 // Enters, then looks whether the round is still open: either this sees it closed, or the caller sees it inside.
@@ -86,6 +102,7 @@ void Workers::run(int count, const std::function<void(int, int)>& piece) {
   take(0);
   open_.store(0);
   wait_for_helpers();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 float* Workers::scratch(int thread, size_t floats) {

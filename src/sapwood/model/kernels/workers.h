@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -16,6 +17,7 @@ namespace sapwood {
 
 class Workers {
  public:
+  // Throws std::system_error where the system cannot give that many threads.
   explicit Workers(int threads);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -24,6 +26,7 @@ class Workers {
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
   // Calls piece(i, thread) once for each i in [0, count); returns when all are done. One caller at a time.
+  // If pieces throw, the rest still runs and then the first exception is thrown here.
   void run(int count, const std::function<void(int, int)>& piece);
 
   // Scratch floats owned by one thread, kept between calls, 64-byte aligned.
@@ -37,6 +40,7 @@ class Workers {
   void join_round(unsigned round, int thread);
   void take(int thread);
   void wait_for_helpers() const;
+  void end_helpers();
 
   std::vector<std::thread> others_;
   std::vector<std::vector<float>> scratch_;  // one a thread, then the common one
@@ -50,6 +54,7 @@ class Workers {
   std::atomic<bool> stop_{false};
   int count_ = 0;
   const std::function<void(int, int)>* piece_ = nullptr;
+  std::exception_ptr failure_;  // the first of this round, under mutex_
 };
 
 }  // namespace sapwood
