@@ -26,7 +26,7 @@ def run_cache(options: argparse.Namespace) -> int:
     before = Moment.now()
     regime = {"suite": "cache", "size": options.size, "page_size": 1, "index": "radix", "eviction": "lru"}
     emit(
-        make_document(regime, list(rows(options.size)), before, options.given),
+        make_document(regime, list(rows(options.size)), before, options.typed),
         Output(options.out, options.json),
     )
     return 0
@@ -46,7 +46,8 @@ def rows(size: Size) -> Iterator[Row]:
 
 
 def _match_row(length: int, edges: int, repeats: int) -> Row:
-    tell(f"cache: match of {length} tokens over {edges} edges")
+    cut = "1 edge" if edges == 1 else f"{edges} edges"
+    tell(f"cache: match of {length} tokens over {cut}")
     cache = PrefixCache(2 * length)
     prompt = np.arange(length, dtype=np.int32)
     lease = cache.lease(SPACE, prompt[:0])
@@ -55,9 +56,7 @@ def _match_row(length: int, edges: int, repeats: int) -> Row:
         cache.grow(lease, end)
         cache.commit(lease, prompt[:end])
     assert cache.match(SPACE, prompt).tokens == length
-    return _row(
-        f"match {length:,} tokens, {edges} edges", _times(lambda: cache.match(SPACE, prompt), repeats)
-    )
+    return _row(f"match {length:,} tokens, {cut}", _times(lambda: cache.match(SPACE, prompt), repeats))
 
 
 def _fork(cache: PrefixCache, prompt: np.ndarray[tuple[int], np.dtype[np.int32]]) -> None:

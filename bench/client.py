@@ -28,16 +28,21 @@ class Address:
 
     @staticmethod
     def parse(url: str) -> Address:
-        """From `http://host:port`, with or without `/v1`. Raises BenchUsageError for anything else."""
+        """From `http://host:port` or `host:port`, with or without `/v1`. Raises BenchUsageError for anything else."""
         parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0  # no number, or none of a port
+        bare = "//" not in url and port is None  # `nonsense`, which might be a name of anything
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or bare:
             raise BenchUsageError(
                 f"{url!r} is not the URL of a server; expected something like http://host:8000"
             )
         if parts.path.strip("/") not in ("", "v1"):
             raise BenchUsageError(f"{url!r} has the path {parts.path!r}; give the server's root or its /v1")
         tls = parts.scheme == "https"
-        return Address(parts.hostname, parts.port or (443 if tls else 80), tls)
+        return Address(parts.hostname, port or (443 if tls else 80), tls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from .errors import BenchError, BenchUsageError
 
 HERE = Path(__file__).parent
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0 done, 1 failed, 2 wrong usage."""
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BenchUsageError(f"{message.removeprefix('argument ')}\n\nhint: {self.prog} --help")
+
+
+def main(arguments: Sequence[str] | None = None, called_as: Sequence[str] | None = None) -> int:
+    """Exit status 0 done, 1 failed, 2 wrong usage.
+
+    `called_as` is the command as its user typed it, where that was another one: results and errors show it.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
         given = ["all", *given]
-    options = parser().parse_args(given)
-    options.given = given
+    name = "bench" if called_as is None else called_as[0]
     try:
+        options = parser().parse_args(given)
+        options.given = given
+        options.typed = list(called_as or options.called_as or ["python", "-m", "bench", *given])
+        name = "bench" if options.typed[0] == "python" else options.typed[0]
+        check_out(options.out)
         return _run(options)
     except BenchError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2 if isinstance(error, BenchUsageError) else 1
 
 
 def parser() -> argparse.ArgumentParser:
-    root = argparse.ArgumentParser("python -m bench", description="Figures with their story.")
+    root = _Parser("python -m bench", description="Figures with their story.")
+    root.set_defaults(called_as=None, out=None)
     suites = root.add_subparsers(dest="suite", required=True)
     serve = suites.add_parser("serve", help="ours and a peer, paired and interleaved")
     _add_common(serve)
     _add_servers(serve)
     kernels = suites.add_parser("kernels", help="native ops, BLAS and the machine's floors")
     _add_common(kernels)
-    kernels.add_argument("--threads", type=int, default=2)
+    kernels.add_argument("--threads", type=_count, default=2)
     kernels.add_argument("--only", choices=("linear", "attention"), help="leave the other out")
+    kernels.add_argument("--called-as", type=json.loads, help=argparse.SUPPRESS)
     _add_common(suites.add_parser("cache", help="the prefix cache without a model"))
     report = suites.add_parser("report", help="results/*.json → RESULTS.md")
     report.add_argument("--results", type=Path, default=HERE / "results")
@@ -50,10 +66,28 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+def check_out(file: Path | None) -> None:
+    """Before minutes are spent on what could not be written. Raises BenchUsageError."""
+    if file is None:
+        return
+    if file.is_dir():
+        raise BenchUsageError(f"--out is {str(file)!r}, a folder; expected the name of a file")
+    folder = next(parent for parent in file.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
+        raise BenchUsageError(f"--out is {str(file)!r}, which cannot be written")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
+
+
 def _add_common(suite: argparse.ArgumentParser) -> None:
     _add_size(suite)
     suite.add_argument("--out", type=Path, help="also write the document to this file")
-    suite.add_argument("--json", action="store_true", help="nothing but the document on stdout")
+    suite.add_argument("--json", action="store_true", help="the document on stdout, not the table")
 
 
 def _add_size(suite: argparse.ArgumentParser) -> None:
@@ -77,7 +111,7 @@ def _add_servers(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--llama-arg", action="append", default=[], help="passed on to it; may be repeated")
     serve.add_argument("--serve-arg", action="append", default=[], help="passed on to ours; may be repeated")
     serve.add_argument("--model", default="smollm2-135m", help="as `sapwood serve` takes it")
-    serve.add_argument("--threads", type=int, default=2, help="of each server")
+    serve.add_argument("--threads", type=_count, default=2, help="of each server")
     serve.add_argument("--cases", help="only these, separated by commas")
     serve.add_argument("--pairs", type=int, help="how often each server runs each case")
     serve.add_argument(

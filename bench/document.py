@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from .errors import BenchError
 from .machine import current_commit, describe_machine
 from .noise import Moment, noise_between
 from .report import rows_table
@@ -17,38 +19,44 @@ from .rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a document goes: always to stdout, its last line; `only_json` leaves the table out."""
+    """Where a document goes: to `file` if there is one; and stdout gets it as one line of JSON, or its table."""
 
     file: Path | None
-    only_json: bool
+    as_json: bool
 
 
 def make_document(
-    regime: Mapping[str, Any], rows: Sequence[Row], before: Moment, arguments: Sequence[str]
+    regime: Mapping[str, Any], rows: Sequence[Row], before: Moment, typed: Sequence[str]
 ) -> dict[str, Any]:
-    """`before` is the moment when the suite began, `arguments` its command line."""
+    """`before` is the moment when the suite began, `typed` the words of its command line."""
     return {
         "regime": dict(regime),
         "machine": describe_machine(),
         "noise": asdict(noise_between(before, Moment.now())),
         "commit": current_commit(),
-        "command": shown_command(arguments),
+        "command": shown_command(typed),
         "rows": [row.json() for row in rows],
     }
 
 
 def emit(document: Mapping[str, Any], output: Output) -> None:
-    if output.file is not None:
+    """Stdout comes first: what was measured is not lost with the file. Raises BenchError."""
+    print(
+        json.dumps(document, ensure_ascii=False) if output.as_json else rows_table(document["rows"]),
+        flush=True,
+    )
+    if output.file is None:
+        return
+    try:
         output.file.parent.mkdir(parents=True, exist_ok=True)
         output.file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    if not output.only_json:
-        print(rows_table(document["rows"]))
-    print(json.dumps(document, ensure_ascii=False))
+    except OSError as error:
+        raise BenchError(f"cannot write {output.file}: {error.strerror or error}") from error
 
 
-def shown_command(arguments: Sequence[str]) -> str:
+def shown_command(typed: Sequence[str]) -> str:
     """The command line without what is only true on this machine: absolute paths become bare names."""
-    return " ".join(["python -m bench", *(shown_argument(argument) for argument in arguments)])
+    return shlex.join(shown_argument(word) for word in typed)
 
 
 def shown_argument(argument: str) -> str:

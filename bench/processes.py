@@ -59,9 +59,7 @@ def find_llama_server(named: str | None) -> Path | None:
     wanted = named or os.environ.get("LLAMA_SERVER")
     found = shutil.which(wanted or "llama-server")
     if wanted and not found:
-        raise BenchUsageError(
-            f"{Path(wanted).name!r} is no program; expected the path of llama.cpp's llama-server"
-        )
+        raise BenchUsageError(f"{wanted!r} is no program; expected the path of llama.cpp's llama-server")
     return Path(found).resolve() if found else None
 
 

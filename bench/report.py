@@ -22,6 +22,8 @@ Read this first:
 - One model, one file of weights, one number of threads. The client runs on the same cores as the servers.
 - "goal" is what the design asks for; a goal that is missed says so.
 """
+_COLUMNS = ("scenario", "measure", "ratio", "range", "ours", "peer", "unit", "goal")
+_RULES = ("---", "---", "---:", "---:", "---:", "---:", "---", "---")
 FOOTER = """## How to repeat this
 
 `make bench`, or the command under each heading. A peer's server is named with `--llama-server PATH` or
@@ -56,13 +58,18 @@ def section(title: str, document: Mapping[str, Any]) -> str:
 
 def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """A Markdown table of rows as `Row.json` gives them."""
-    table = [
-        "| scenario | measure | ratio | range | ours | peer | unit | goal |",
-        "|---|---|---:|---:|---:|---:|---|---|",
-    ]
-    table += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
+    lines = [_cells(row) for row in rows]
+    told = [
+        i for i in range(len(_COLUMNS)) if i == 0 or any(line[i] not in ("", "–") for line in lines)
+    ]  # without a peer there are no ratios, without a goal none is judged
+    table = [_table_line(_COLUMNS, told), _table_line(_RULES, told).replace(" ", "")]
+    table += [_table_line(line, told) for line in lines]
     below = [*_regimes(rows), *_notes(rows)]
     return "\n".join([*table, "", *below] if below else table)
+
+
+def _table_line(cells: Sequence[str], told: Sequence[int]) -> str:
+    return "| " + " | ".join(cells[i] for i in told) + " |"
 
 
 def number(value: float | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .asking import Server
+from .asking import Dialect, Server
 from .cases import Case, all_cases
 from .client import Address
 from .document import Output, emit, make_document, tell
@@ -38,8 +38,8 @@ SLOT_CONTEXT = 4096
 class Plan:
     """Where each side comes from: a URL that is up already, or a program to start; perhaps no peer at all."""
 
-    ours: str | None
-    against: str | None
+    ours: Address | None
+    against: Address | None
     llama: Path | None
     model: str
     threads: int
@@ -49,27 +49,16 @@ class Plan:
     @contextlib.asynccontextmanager
     async def open(self, slots: int) -> AsyncIterator[Sides]:
         async with contextlib.AsyncExitStack() as stack:
-            ours = await self._our_side(stack)
-            peer = await self._peer_side(stack, slots)
+            # Servers that should run already are asked first: nothing is started for one that does not.
+            up_ours = await _up("sapwood", self.ours, "sapwood")
+            up_peer = await _up("peer", self.against, "openai")
+            ours = up_ours or await self._start(stack, self.our_launch())
+            launch = self.peer_launch(slots)
+            peer = up_peer or (await self._start(stack, launch) if launch else None)
             yield Sides(ours, peer)
 
-    async def _our_side(self, stack: contextlib.AsyncExitStack) -> Server:
-        if self.ours is not None:
-            server = await connect("sapwood", Address.parse(self.ours), "sapwood")
-            await warm_up(server)
-            return server
-        tell("starting sapwood")
-        return await stack.enter_async_context(running(self.our_launch()))
-
-    async def _peer_side(self, stack: contextlib.AsyncExitStack, slots: int) -> Server | None:
-        if self.against is not None:
-            server = await connect("peer", Address.parse(self.against), "openai")
-            await warm_up(server)
-            return server
-        launch = self.peer_launch(slots)
-        if launch is None:
-            return None
-        tell(f"starting {launch.name} with {slots} slots")
+    async def _start(self, stack: contextlib.AsyncExitStack, launch: Launch) -> Server:
+        tell(f"starting {launch.name}")
         return await stack.enter_async_context(running(launch))
 
     def our_launch(self) -> Launch:
@@ -82,6 +71,14 @@ class Plan:
         return launch_llama(self.llama, file, self.threads, slots, SLOT_CONTEXT, self.llama_args)
 
 
+async def _up(name: str, address: Address | None, dialect: Dialect) -> Server | None:
+    if address is None:
+        return None
+    server = await connect(name, address, dialect)
+    await warm_up(server)
+    return server
+
+
 def run_serve(options: argparse.Namespace) -> int:
     """Raises BenchError."""
     before = Moment.now()
@@ -90,11 +87,14 @@ def run_serve(options: argparse.Namespace) -> int:
     seed = options.seed if options.seed is not None else (secrets.randbits(32) if lasting else 1)
     rows = asyncio.run(run_cases(cases, plan.open, Prompts(seed)))
     regime = {"suite": "serve", "size": options.size, "seed": seed, **_sides_regime(plan, cases)}
-    emit(make_document(regime, rows, before, options.given), Output(options.out, options.json))
+    emit(make_document(regime, rows, before, options.typed), Output(options.out, options.json))
     return 0
 
 
 def _plan(options: argparse.Namespace) -> Plan:
+    if options.against is not None and options.llama_server is not None:
+        raise BenchUsageError("--against and --llama-server both name the peer; give one")
+    ours, against = _address("--ours", options.ours), _address("--against", options.against)
     wants_llama = options.peer != "none" and options.against is None
     llama = find_llama_server(options.llama_server) if wants_llama else None
     if options.peer == "llama" and wants_llama and llama is None:
@@ -104,14 +104,21 @@ def _plan(options: argparse.Namespace) -> Plan:
     if wants_llama and llama is None:
         tell("no llama-server was found: ours is measured alone")
     return Plan(
-        options.ours,
-        options.against,
+        ours,
+        against,
         llama,
         options.model,
         options.threads,
         tuple(options.serve_arg),
         tuple(options.llama_arg),
     )
+
+
+def _address(flag: str, url: str | None) -> Address | None:
+    try:
+        return None if url is None else Address.parse(url)
+    except BenchUsageError as error:
+        raise BenchUsageError(f"{flag}: {error}") from None
 
 
 def _cases(options: argparse.Namespace) -> Sequence[Case]:

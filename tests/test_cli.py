@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import sapwood
-import sapwood.cli.talk
 import sapwood.llm
-from sapwood.cli import main
+from sapwood.cli import flags, main
+from sapwood.cli.local import LocalModel
+from sapwood.cli.serve import _introduce
+from sapwood.cli.talk import Talk
+from sapwood.config import EvictionName, IndexName, KvDtype, OrderName, WeightFormat
 from sapwood.errors import ModelError
+from sapwood.model import ops_native
 from server.conftest import Served, serving
 from server.fakes import FakeBuilt, build_fake
 
@@ -38,14 +43,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBuilt:
     return built
 
 
-def lines_in(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+def lines_in(monkeypatch: pytest.MonkeyPatch, *lines: str | BaseException) -> None:
     source = iter(lines)
 
     def read(*_: object) -> str:
-        try:
-            return next(source)
-        except StopIteration:
-            raise EOFError from None
+        line = next(source, EOFError())
+        if isinstance(line, BaseException):
+            raise line
+        return line
 
     monkeypatch.setattr("builtins.input", read)
 
@@ -66,24 +71,64 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--kv-mem", "1"], "did you mean --kv-memory?"),
+        (["serve", "--kv-mem", "1"], "there is no flag --kv-mem; did you mean --kv-memory?"),
         (["serve", "--page_size", "1"], "did you mean --page-size?"),
         (["run", "x", "--maxtokens=3"], "did you mean --max-tokens?"),
         (["chat", "--urls", "x"], "did you mean --url?"),
-        (["serf"], "serve"),
-        (["serve", "--port", "many"], "--port"),
-        (["serve", "--port", "70000"], "--port"),
+        (["chat", "--qqqqqqqq", "x"], "there is no flag --qqqqqqqq\n\nhint: sapwood chat --help"),
+        (["serve", "-x"], "there is no flag -x"),
+        (["serve", "--log-json=1"], "--log-json takes no value"),
+        (["serve", "--port"], "--port needs a value"),
+        (["sevre"], "there is no command 'sevre'; did you mean serve?"),
+        (["qqq"], "there are serve, run, chat, pull, bench"),
+        (["run"], "PROMPT is missing"),
+        (["run", "a", "b"], "'b' is one argument too many"),
+        (["serve", "--port", "many"], "--port is 'many'; it must be a whole number"),
+        (["serve", "--port", "70000"], "--port is 70000; it must be between 0 and 65535"),
+        (["serve", "--page-size", "0"], "--page-size is 0; it must be between 1 and 256"),
+        (["serve", "--chunk-tokens", "0"], "--chunk-tokens is 0; it must be at least 1"),
+        (["serve", "--max-running", "0"], "--max-running is 0; it must be at least 1"),
+        (["serve", "--max-context", "1"], "--max-context is 1; it must be at least 2"),
+        (["serve", "--threads", "0"], "--threads is 0; it must be between 1 and 256"),
+        (["serve", "--threads", "-3"], "--threads is -3"),
+        (["serve", "--threads", "999"], "--threads is 999"),
+        (["run", "x", "--threads", "-2"], "--threads is -2"),
+        (["chat", "--threads", "257"], "--threads is 257"),
+        (["bench", "kernels", "--threads", "0"], "--threads is 0"),
+        (["run", "x", "--temperature", "-1"], "--temperature is -1; it must be between 0 and 100"),
+        (["chat", "--temperature", "nan"], "--temperature is 'nan'; it must be a number"),
+        (["run", "x", "--temperature", "hot"], "--temperature is 'hot'; it must be a number"),
+        (["run", "x", "--seed", "-1"], "--seed is -1; it must be between 0 and 18446744073709551615"),
+        (["run", "x", "--max-tokens", "-1"], "--max-tokens is -1; it must be at least 0"),
+        (["chat", "--max-tokens", "0"], "--max-tokens is 0; it must be at least 1"),
         (["serve", "--kv-memory", "lots"], "512MiB"),
-        (["serve", "--weights", "q5"], "auto, f32, f16, q8, q4"),
+        (["serve", "--kv-memory", ""], "512MiB"),
+        (["serve", "--weights", "q5"], "it must be one of auto, f32, f16, q8, q4"),
+        (["serve", "--kv-dtype", "q8"], "it must be one of f16, bf16, f32"),
         (["serve", "--prefix-index", "radixx"], "did you mean radix?"),
-        (["serve", "--page-size", "0"], "between 1 and 256"),
-        (["serve", "--chunk-tokens", "0"], "at least 1"),
+        (["serve", "--schedule-policy", "defalt"], "did you mean default?"),
         (["serve", "--ledger", "contract"], "not there yet"),
-        (["serve", "--ledger", "ours"], "physical"),
+        (["serve", "--ledger", "physicl"], "one of auto, physical\n\nhint: did you mean physical?"),
         (["serve", "--cache-dir", "here"], "none"),
+        (["serve", ""], "MODEL is empty"),
+        (["chat", ""], "MODEL is empty"),
+        (["pull", " "], "MODEL is empty"),
+        (["run", "x", "--model", ""], "--model is empty"),
+        (["serve", "--served-model-name", ""], "--served-model-name is empty"),
+        (["serve", "--host", ""], "--host is empty"),
+        (["serve", "nosuch"], "no model is called 'nosuch'"),
+        (["run", "x", "--model", "nosuch"], "no model is called 'nosuch'"),
+        (["serve", "pypi:a/b"], "pypi:PACKAGE"),
         (["chat", "--url", "ftp://x"], "http://"),
+        (["chat", "--url", "http://x:many"], "http://"),
         (["chat", "--url", "http://x", "--threads", "2"], "--threads"),
-        (["run"], "PROMPT"),
+        (["bench", "cach"], "did you mean cache?"),
+        (["bench", "cache", "--against", "http://x"], "--against goes with serve, not with cache"),
+        (["bench", "cache", "--threads", "2"], "--threads goes with serve and kernels, not with cache"),
+        (["bench", "--quick", "--full"], "exclude each other"),
+        (["bench", "--against", "nonsense"], "--against: 'nonsense' is not the URL"),
+        (["bench", "--llama-server", "/no/program"], "'/no/program' is no program"),
+        (["bench", "--pairs", "0"], "--pairs is 0"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_right(arguments: list[str], said: str, capsys: Out) -> None:
@@ -92,6 +137,135 @@ def test_wrong_usage_is_2_and_says_what_is_right(arguments: list[str], said: str
     assert captured.out == ""
     assert captured.err.startswith("sapwood: ")
     assert said in captured.err
+
+
+def test_every_policy_is_offered_and_taken(capsys: Out) -> None:
+    """What config knows, help shows; only `contract` is to come."""
+    assert main(["serve", "-h"]) == 0
+    shown = capsys.readouterr().out
+    for literal in (EvictionName, IndexName, KvDtype, OrderName, WeightFormat):
+        assert "|".join(get_args(literal)) in shown
+    assert "--ledger auto|physical " in shown
+    for flag, literal in (("--schedule-policy", OrderName), ("--eviction-policy", EvictionName)):
+        for name in get_args(literal):
+            # The check of the model's name comes after all flags were taken.
+            assert main(["serve", "nosuch", flag, name]) == 2
+            assert "no model is called" in capsys.readouterr().err
+    known = ", ".join(get_args(EvictionName))
+    assert main(["serve", "--eviction-policy", "qqq"]) == 2
+    err = capsys.readouterr().err
+    assert err.endswith(f"{known}\n")
+
+
+@pytest.mark.parametrize("verb", [[], ["serve"], ["run"], ["chat"], ["pull"], ["bench"]])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_asked_for_in_both_ways(verb: list[str], flag: str, capsys: Out) -> None:
+    assert main([*verb, flag]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith(" ".join(["Usage: sapwood", *verb]))
+    assert captured.err == ""
+
+
+def test_as_many_threads_as_the_native_ops_take() -> None:
+    assert flags.MOST_THREADS == ops_native.MOST_THREADS
+
+
+@pytest.mark.parametrize("model", ["nosuch", "./nowhere.gguf"])
+def test_no_port_is_bound_for_a_model_that_is_not_there(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    def bind(*_: Any) -> None:
+        raise AssertionError("a server is made")
+
+    monkeypatch.setattr("sapwood.server.Server", bind)
+    assert main(["serve", model]) == (2 if model == "nosuch" else 1)
+    captured = capsys.readouterr()
+    assert "listening" not in captured.err
+    assert model in captured.err
+
+
+@pytest.mark.parametrize("what", ["a file", "a folder"])
+def test_what_is_no_model_is_1(what: str, tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "it"
+    if what == "a file":
+        path.write_text("Hello")
+    else:
+        path.mkdir()
+    assert main(["run", "hi", "--model", str(path)]) == 1
+    assert main(["serve", "--port", "0", str(path)]) == 1
+    assert capsys.readouterr().err.count("sapwood: ") == 2
+
+
+@pytest.mark.parametrize(("asked", "noted"), [(None, False), (100, False), (4096, False), (999_999, True)])
+def test_a_context_longer_than_the_models_is_noted(asked: int | None, noted: bool, capsys: Out) -> None:
+    _introduce(build_fake(), asked, Talk())  # type: ignore[arg-type]
+    told = capsys.readouterr().err
+    note = "note: --max-context is 999999, more than the model's 4096, which holds\n"
+    assert (note in told) == noted == ("--max-context" in told)
+
+
+def test_ctrl_c_ends_run_with_130(fake: FakeBuilt, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.setattr(LocalModel, "answer", interrupted_after("Hal", "lo"))
+    assert main(["run", "hi"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == "Hallo\n"
+    assert captured.err.endswith("sapwood: interrupted\n")
+    assert not fake.loop.alive
+    assert main(["run", "hi", "--json"]) == 130
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.usefixtures("fake")
+def test_ctrl_c_in_chat_cuts_an_answer_and_ends_at_the_prompt(
+    monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setattr(LocalModel, "answer", interrupted_after("Hal"))
+    lines_in(monkeypatch, "hi", "again", KeyboardInterrupt())
+    assert main(["chat"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == "Hal\nHal\n"
+    assert [line for line in captured.err.splitlines() if "interrupted" in line] == [
+        "interrupted",
+        "interrupted",
+        "sapwood: interrupted",
+    ]
+
+
+def interrupted_after(*pieces: str) -> Callable[..., Iterator[str]]:
+    def answer(*_: Any) -> Iterator[str]:
+        yield from pieces
+        raise KeyboardInterrupt
+
+    return answer
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["-h"], ["pull", "."], ["bench", "cache", "--quick"]])
+def test_a_full_disk_is_told_in_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sapwood", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[1] / "src",
+        )
+    assert done.returncode == 1
+    assert done.stderr.endswith("sapwood: cannot write: No space left on device\n")
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_stdin_that_is_no_text(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), encoding="utf-8"))
+    assert main(["run", "-"]) == 2
+    assert "UTF-8" in capsys.readouterr().err
+
+
+def test_bench_shows_the_command_that_was_typed(capsys: Out) -> None:
+    assert main(["bench", "--quick", "cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == "sapwood bench --quick cache --json"
 
 
 def test_run_streams_the_answer_to_stdout_and_talks_on_stderr(fake: FakeBuilt, capsys: Out) -> None:

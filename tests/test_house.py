@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "units": {"errors"},
     "cache": {"types", "plan", "config", "errors"},
     "chat": {"types", "plan", "config", "errors"},
-    "model": {"types", "plan", "config", "errors"},
+    "model": {"types", "plan", "config", "errors", "units"},
     "sched": {"types", "plan", "config", "errors", "cache"},
     "engine": {"types", "plan", "config", "errors", "cache", "sched", "chat", "model"},
     "server": {"types", "plan", "config", "errors", "engine", "chat", "__init__"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,8 @@ def run_kernels(options: argparse.Namespace) -> int:
     wanted = blas_environment(os.environ, options.threads)
     if wanted != dict(os.environ):
         package = __package__.rpartition(".")[0]
-        done = subprocess.run([sys.executable, "-m", package, *options.given], env=wanted, check=False)
+        again = [*options.given, "--called-as", json.dumps(options.typed)]
+        done = subprocess.run([sys.executable, "-m", package, *again], env=wanted, check=False)
         return done.returncode
     return _measure(options)
 
@@ -61,5 +63,5 @@ def _measure(options: argparse.Namespace) -> int:
         if torch
         else "numpy alone",
     }
-    emit(make_document(regime, rows, before, options.given), Output(options.out, options.json))
+    emit(make_document(regime, rows, before, options.typed), Output(options.out, options.json))
     return 0

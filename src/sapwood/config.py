@@ -8,7 +8,7 @@ from typing import Literal
 from sapwood.errors import UsageError
 
 IndexName = Literal["radix", "none"]
-OrderName = Literal["fcfs", "lpm"]
+OrderName = Literal["default", "fcfs", "lpm", "priority", "random"]
 EvictionName = Literal["lru"]
 KvDtype = Literal["f16", "bf16", "f32"]
 WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
@@ -37,11 +37,13 @@ class SchedulerConfig:
     """Most sequences that run at once."""
     max_context: int | None = None
     """Longest prompt + answer in tokens; None takes the model's own limit."""
-    schedule_policy: OrderName = "lpm"
+    schedule_policy: OrderName = "default"
     """Order of the waiting requests."""
+    patience_tokens: int = 32768
+    """Under the default policy: tokens of later requests' work after which a waiting one is no longer passed."""
 
     def __post_init__(self) -> None:
-        for name in ("chunk_tokens", "max_running"):
+        for name in ("chunk_tokens", "max_running", "patience_tokens"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name.replace('_', ' ')} is {getattr(self, name)}; it must be at least 1")
         if self.max_context is not None and self.max_context < 2:

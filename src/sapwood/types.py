@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NewType
@@ -38,7 +39,7 @@ class SamplingParams:
         min_p: drop tokens below min_p × the likeliest token's probability.
         repetition_penalty: divides (positive) or multiplies (negative) logits of tokens seen in prompt or output.
         presence_penalty, frequency_penalty: subtracted per token seen in the output (once, per count).
-        logit_bias: token id → value added to its logit.
+        logit_bias: token id → value added to its logit, at most 1e9 in size.
         seed: key of the counter-based draws; None lets the engine pick one.
         n: samples of the same prompt.
         stop: strings that end the text; the text is cut before the match.
@@ -74,9 +75,10 @@ class SamplingParams:
             ("top_k", self.top_k >= 0, "at least 0 (0 keeps all tokens)"),
             ("top_p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
             ("min_p", 0.0 <= self.min_p <= 1.0, "between 0 and 1"),
-            ("repetition_penalty", 0.0 < self.repetition_penalty <= 100.0, "above 0 and at most 100"),
+            ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100.0, "between 0.01 and 100"),
             ("presence_penalty", -2.0 <= self.presence_penalty <= 2.0, "between -2 and 2"),
             ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "between -2 and 2"),
+            ("logit_bias", _are_finite(self.logit_bias), "finite numbers of at most 1e9 in size"),
             ("n", 1 <= self.n <= 128, "between 1 and 128"),
             ("min_tokens", self.min_tokens >= 0, "at least 0"),
             ("stop", all(self.stop), "made of non-empty strings"),
@@ -84,6 +86,10 @@ class SamplingParams:
         for name, valid, expected in checks:
             if not valid:
                 raise RequestError(f"{name!r} is {getattr(self, name)!r}; it must be {expected}", param=name)
+
+
+def _are_finite(biases: Mapping[int, float]) -> bool:
+    return all(math.isfinite(bias) and abs(bias) <= 1e9 for bias in biases.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class Request:
     params: SamplingParams
     scope: Scope = Scope()
     priority: int = 0
+    """Lower is sooner. Anything but 0 needs the `priority` order."""
     reuse: bool = True
     """False reads nothing from the cache (its pages are still committed)."""
 

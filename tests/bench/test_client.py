@@ -43,7 +43,9 @@ def test_addresses(url: str, address: Address) -> None:
     assert Address.parse(url) == address
 
 
-@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a/v2/chat"])
+@pytest.mark.parametrize(
+    "url", ["ftp://a", "http://", "http://a/v2/chat", "nonsense", "http://a:99999", "http://a:x", "a:0"]
+)
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(BenchUsageError):
         Address.parse(url)

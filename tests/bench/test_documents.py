@@ -14,7 +14,7 @@ from bench.errors import BenchError
 from bench.machine import describe_machine
 from bench.noise import Moment, noise_between
 from bench.processes import Launch
-from bench.report import number, section, write_report
+from bench.report import number, rows_table, section, write_report
 from bench.rows import Goal, Measure, Row, tidy
 from bench.stats import Pair, median, percentile, ratios, spread
 
@@ -92,9 +92,10 @@ def test_ratios_that_differ_are_called_noisy() -> None:
 
 def test_commands_are_shown_without_the_paths_of_this_machine() -> None:
     shown = shown_command(
-        ["serve", "--llama-server", "/some/where/llama-server", "--model=/a/b.gguf", "--quick"]
+        ["sapwood", "bench", "--llama-server", "/some/where/llama-server", "--out=/a/b.json", "--quick"]
     )
-    assert shown == "python -m bench serve --llama-server llama-server --model=b.gguf --quick"
+    assert shown == "sapwood bench --llama-server llama-server --out=b.json --quick"
+    assert shown_command(["python", "-m", "bench", "--cases", "a, b"]) == "python -m bench --cases 'a, b'"
     assert Launch("x", "sapwood", ("/usr/bin/python", "-m", "x", "/a/w.gguf")).flags == "-m x w.gguf"
 
 
@@ -171,6 +172,24 @@ def test_the_report_refuses_what_is_no_result(tmp_path: Path, text: str) -> None
     with pytest.raises(BenchError, match=r"bad\.json is not a result"):
         write_report(tmp_path, tmp_path / "RESULTS.md")
     assert not (tmp_path / "RESULTS.md").exists()
+
+
+def test_a_table_has_no_columns_without_content() -> None:
+    measure = Measure("time", "µs", "lower")
+    alone = rows_table(
+        [Row("a", measure, [Pair(1.0, None)]).json(), Row("b", measure, [Pair(2.0, None)]).json()]
+    )
+    assert alone.splitlines() == [
+        "| scenario | measure | ours | unit |",
+        "|---|---|---:|---|",
+        "| a | time (lower is better) | 1.00 | µs |",
+        "| b | time (lower is better) | 2.00 | µs |",
+    ]
+    paired = rows_table(
+        [Row("a", measure, [Pair(1.0, 2.0)], "x").json(), Row("b", measure, [Pair(2.0, None)]).json()]
+    )
+    assert paired.splitlines()[0] == "| scenario | measure | ratio | range | ours | peer | unit |"
+    assert paired.splitlines()[3] == "| b | time (lower is better) | – | – | 2.00 | – | µs |"
 
 
 @pytest.mark.parametrize(

@@ -166,12 +166,47 @@ def test_cache_suite_prints_one_document(capsys: pytest.CaptureFixture[str], tmp
     [
         (["serve", "--peer", "none", "--cases", "cold_prefil"], "no case is called cold_prefil"),
         (["serve", "--peer", "none", "--pairs", "0"], "--pairs is 0"),
-        (["serve", "--llama-server", "no-such-program"], "'no-such-program' is no program"),
+        (["serve", "--llama-server", "/no/program"], "'/no/program' is no program"),
+        (["serve", "--against", "nonsense"], "--against: 'nonsense' is not the URL"),
+        (["serve", "--ours", "http://x:99999"], "--ours: "),
+        (["serve", "--against", "http://x:9", "--llama-server", "y"], "give one"),
+        (["serve", "--threads", "0"], "--threads: 0 is not at least 1"),
+        (["cache", "--bogus"], "unrecognized arguments: --bogus"),
+        (["cache", "--quick", "--full"], "not allowed with"),
+        (["cache", "--out", "."], "a folder"),
     ],
 )
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert main(arguments) == 2
-    assert said in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1 if "hint" not in captured.err else 0].startswith("bench: ")
+    assert said in captured.err
+
+
+def test_without_json_stdout_has_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "--quick"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("|") for line in lines)
+    assert lines[2].startswith("| match 512 tokens, 1 edge |")
+
+
+def test_a_document_shows_the_command_as_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "--quick", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == "python -m bench cache --quick --json"
+    assert main(["cache", "--quick", "--json"], ["sapwood", "bench", "--quick", "cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == "sapwood bench --quick cache --json"
+
+
+def test_nothing_is_started_for_a_peer_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*_: Any) -> None:
+        raise AssertionError("a server is started")
+
+    monkeypatch.setattr("bench.serve_command.running", start)
+    assert main(["serve", "--quick", "--against", "http://127.0.0.1:9"]) == 1
+    assert "port 9" in capsys.readouterr().err
 
 
 def test_serve_against_servers_that_run(
@@ -183,6 +218,7 @@ def test_serve_against_servers_that_run(
             given = [
                 "serve",
                 "--quick",
+                "--json",
                 "--ours",
                 urls[0],
                 "--against",
@@ -193,7 +229,7 @@ def test_serve_against_servers_that_run(
             return await asyncio.to_thread(main, given)
 
     assert asyncio.run(go()) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    told = json.loads(capsys.readouterr().out)
     [row] = told["rows"]
     assert (row["scenario"], row["against"], len(row["pairs"])) == ("cold_prefill", "peer", 2)
     assert row["ratio"] > 0

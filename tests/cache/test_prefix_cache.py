@@ -398,3 +398,27 @@ def test_flushes_pile_up_and_are_all_let_go() -> None:
 def test_a_cache_without_pages_is_refused() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         PrefixCache(0)
+
+
+def test_what_a_lease_would_pin_is_no_room_beside_it() -> None:
+    cache = PrefixCache(50)
+    store(cache, span(0, 30))
+    assert cache.room() == 50
+    assert cache.room_beside(NS, span(0, 30)) == 20
+    assert cache.room_beside(NS, span(0, 30), 12) == 38
+    assert cache.room_beside(NS, joined(span(0, 10), span(500, 510))) == 40
+    assert cache.room_beside(NS, span(500, 510)) == cache.room_beside(OTHER, span(0, 30)) == 50
+    begin(cache, span(0, 10))
+    # Ten are pinned already: they are no room to anyone, and are not taken off twice.
+    assert cache.room() == 40
+    assert cache.room_beside(NS, span(0, 30)) == 20
+    cache.check()
+
+
+def test_asking_for_room_does_not_delay_an_eviction() -> None:
+    cache = PrefixCache(20)
+    store(cache, span(0, 10))
+    store(cache, span(100, 110))
+    cache.room_beside(NS, span(0, 10))
+    begin(cache, span(200, 205))
+    assert (matched(cache, span(0, 10)), matched(cache, span(100, 110))) == (5, 10)

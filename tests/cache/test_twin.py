@@ -67,7 +67,11 @@ class CacheMachine(RuleBasedStateMachine):
     def begin(self, namespace: Namespace, blocks: list[int], tail: int, limit: int | None) -> None:
         tokens = self.sequence(blocks, tail)
         found = self.cache.match(namespace, toks(*tokens[:limit])).tokens
+        before = self.cache.books()
+        room = self.cache.room_beside(namespace, toks(*tokens), limit)
+        assert self.cache.books() == before
         real = self.cache.lease(namespace, toks(*tokens), limit)
+        assert self.cache.room() == room, "what a lease leaves is what was said to be beside it"
         twin = self.twin.lease(namespace, tokens, limit)
         assert real.matched == real.covered == real.committed == len(twin.tokens) == found
         self.pairs.append(Pair(namespace, tokens, real, twin, real.matched))

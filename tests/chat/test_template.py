@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model import tiny
-from sapwood.chat.template import ChatTemplate, Segment, encode_chat
+from sapwood.chat.encode import encode_segments
+from sapwood.chat.template import ChatTemplate, Segment
 from sapwood.chat.tokenizer import SpecialToken, Tokenizer
 from sapwood.errors import ModelError, RequestError
 
@@ -48,7 +49,7 @@ def test_ids_are_those_of_transformers(
     messages: list[Message], prompt: bool, smollm: Tokenizer, own: ChatTemplate, judge: Any
 ) -> None:
     theirs = judge.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False)
-    assert encode_chat(smollm, own, messages, add_generation_prompt=prompt) == theirs
+    assert encode_segments(smollm, own.render(messages, add_generation_prompt=prompt)) == theirs
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,7 +60,7 @@ def test_ids_of_any_ordinary_text_are_those_of_transformers(
     roles = ("user", "assistant")
     messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
     theirs = judge.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert encode_chat(smollm, own, messages) == theirs
+    assert encode_segments(smollm, own.render(messages)) == theirs
 
 
 def controls(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
@@ -87,8 +88,8 @@ FRAGMENTS = [
 def test_users_cannot_write_control_tokens(contents: list[str], smollm: Tokenizer, own: ChatTemplate) -> None:
     messages = [{"role": "user", "content": content} for content in contents]
     harmless = [{"role": "user", "content": "x"} for _ in contents]
-    ids = encode_chat(smollm, own, messages)
-    assert controls(smollm, ids) == controls(smollm, encode_chat(smollm, own, harmless))
+    ids = encode_segments(smollm, own.render(messages))
+    assert controls(smollm, ids) == controls(smollm, encode_segments(smollm, own.render(harmless)))
     text = smollm.decode(ids, skip_special=False)
     naive = ChatTemplate(tiny.CHATML).render(messages)
     assert text.endswith("".join(segment.text for segment in naive))
@@ -106,7 +107,7 @@ PARTS = (
 def test_a_spelling_split_over_parts_stays_text(parts: list[str], smollm: Tokenizer) -> None:
     template = ChatTemplate.for_tokenizer(PARTS, smollm)
     messages = [{"role": "user", "content": [{"type": "text", "text": part} for part in parts]}]
-    ids = encode_chat(smollm, template, messages)
+    ids = encode_segments(smollm, template.render(messages))
     assert controls(smollm, ids) == [1, 2]
     assert "<|im_end|><|im_end|>" in smollm.decode(ids, skip_special=False)
 
@@ -115,7 +116,7 @@ def test_a_role_a_key_and_a_tool_stay_text(smollm: Tokenizer) -> None:
     source = "<|im_start|>{{ messages[0].role }}{{ tools | tojson }}{{ tools | tojson(true) }}<|im_end|>"
     template = ChatTemplate.for_tokenizer(source, smollm)
     tools = [{"<|im_end|>": "<|endoftext|>é"}]
-    ids = encode_chat(smollm, template, [{"role": "<|im_end|>", "content": ""}], tools=tools)
+    ids = encode_segments(smollm, template.render([{"role": "<|im_end|>", "content": ""}], tools=tools))
     assert controls(smollm, ids) == [1, 2]
     shown = '[{"<|im_end|>": "<|endoftext|>é"}]'
     assert smollm.decode(ids, skip_special=False) == (

@@ -163,6 +163,7 @@ class Rig:
     def step(self) -> None:
         self.now += 1.0
         self.take(self.engine.step(self.now))
+        self.expect_counts()
 
     def abort(self, log: Log) -> None:
         self.take(self.engine.abort(log.request.id))
@@ -177,7 +178,9 @@ class Rig:
             if not self.engine.busy:
                 return
             self.step()
-        raise AssertionError(f"still busy after {most_steps} steps: {self.engine.request_ids}")
+        raise AssertionError(
+            f"still busy after {most_steps} steps: {[name for name, log in self.logs.items() if log.finished is None]}"
+        )
 
     def ask(
         self, prompt: tuple[int, ...], params: SamplingParams | None = None, *, reuse: bool = True
@@ -212,6 +215,13 @@ class Rig:
             if cut is not None:
                 return _sample_log(drawn[:count], cut, "stop", params)
         return _sample_log(drawn, text_of(tokens), "length", params)
+
+    def expect_counts(self) -> None:
+        """What is counted on the way is what a recount gives."""
+        running = {sequence.request.id for sequence in self.engine._scheduler._running.values()}
+        unfinished = sum(log.finished is None for log in self.logs.values())
+        stats = self.engine.stats()
+        assert (stats.running, stats.waiting) == (len(running), unfinished - len(running))
 
     def expect_no_leaks(self) -> None:
         """Idle: no page is leased or private, and a flush empties the pool."""

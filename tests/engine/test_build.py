@@ -126,6 +126,15 @@ def test_the_end_tokens_of_model_and_tokenizer_end_an_answer(end: int, build: Bu
     assert "".join(delta.text for delta in deltas) == ""
 
 
+def test_an_end_token_without_a_logit_is_left_out_and_said(build: Build, tmp_path: Path) -> None:
+    built = build(model=tiny.tiny_llama(tmp_path / "ends", eos_token_id=[5, 100_000]))
+    assert built.facts.notices == (
+        f"the end token 100000 is not in the vocabulary of {tiny.VOCAB_SIZE}; it is ignored",
+    )
+    deltas, _ = ask(built, "over", SamplingParams(temperature=0.0, max_tokens=6, min_tokens=6))
+    assert len(deltas) == 6
+
+
 def test_the_chat_template_is_the_models(build: Build) -> None:
     built = build()
     rendered = built.template.render([{"role": "user", "content": "hi"}], add_generation_prompt=True)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from engine.rig import VOCAB, Rig, greedy, prompt_of, text_of
+from engine.rig import VOCAB, ByteDetok, Log, Rig, greedy, prompt_of, text_of
+from sapwood.config import OrderName
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.types import Request, SamplingParams, Scope
 
@@ -13,7 +16,7 @@ def test_exact_repeat_reuses_all_but_the_last_token() -> None:
     cold, warm = rig.ask(prompt), rig.ask(prompt)
     rig.expect_solo(cold)
     rig.expect_solo(warm)
-    assert (cold.usage.reused, cold.usage.missed) == (0, {"never_seen": 150})
+    assert (cold.usage.reused, cold.usage.missed) == (0, {"never_seen": 149, "last_token": 1})
     assert (warm.usage.reused, warm.usage.missed) == (149, {"last_token": 1})
     rig.expect_no_leaks()
 
@@ -299,6 +302,8 @@ def test_a_prompt_as_long_as_the_pool_runs_and_one_token_more_is_refused(page_si
         ((), greedy(), "prompt"),
         ((1, VOCAB), greedy(), "prompt"),
         ((-1,), greedy(), "prompt"),
+        ((1, 2**70), greedy(), "prompt"),
+        ((1, -(2**70)), greedy(), "prompt"),
         ((1,), greedy(stop_token_ids=(VOCAB,)), "stop_token_ids"),
         ((1,), greedy(logit_bias={-1: 1.0}), "logit_bias"),
         ((1,), greedy(logprobs=VOCAB + 1), "logprobs"),
@@ -354,3 +359,66 @@ def test_running_and_waiting_count_requests() -> None:
     rig.step()
     stats = rig.engine.stats()
     assert (stats.running, stats.waiting) == (2, 3)
+
+
+# ---- one prompt, many samples ----------------------------------------------------------------------------
+
+
+def test_samples_begin_only_when_the_prompt_is_read() -> None:
+    rig = Rig(chunk=16)
+    begun: list[tuple[int, ...]] = []
+
+    def detok(prompt: tuple[int, ...]) -> ByteDetok:
+        begun.append(prompt)
+        return ByteDetok(prompt)
+
+    rig.engine._detokenizer = detok
+    log = rig.add(prompt_of(40), SamplingParams(n=100, max_tokens=2, seed=1))
+    assert len(begun) == 1
+    rig.step()
+    rig.step()
+    assert len(begun) == 1
+    rig.run()
+    assert len(begun) == 100
+    rig.expect_solo(log)
+    rig.expect_no_leaks()
+
+
+def test_a_prompt_is_turned_into_an_array_once_for_all_samples() -> None:
+    class Counted(tuple[int, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[int]:
+            type(self).walks += 1
+            return super().__iter__()
+
+    rig = Rig()
+    rig.engine._detokenizer = lambda _: ByteDetok(())
+    rig.add(Counted(prompt_of(30)), SamplingParams(n=8, max_tokens=2, seed=1))
+    rig.run()
+    assert Counted.walks == 1
+
+
+# ---- priority --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["default", "fcfs", "lpm", "random"])
+def test_a_priority_that_nothing_reads_is_refused(policy: OrderName) -> None:
+    rig = Rig(policy=policy)
+    with pytest.raises(RequestError, match="'priority' is 2") as error:
+        rig.engine.add(Request("r", (1,), greedy(), priority=2), 0.0)
+    assert error.value.param == "priority"
+    assert error.value.hint == "start the server with --schedule-policy priority"
+
+
+def test_the_lowest_priority_runs_first() -> None:
+    rig = Rig(policy="priority", max_running=1)
+    for i, priority in enumerate([3, 0, -1, 0]):
+        request = Request(f"r{i}", prompt_of(5, salt=i), greedy(1), priority=priority)
+        rig.engine.add(request, 0.0)
+        rig.logs[request.id] = Log(request)
+    ended: list[str] = []
+    while rig.engine.busy:
+        rig.step()
+        ended += [name for name, log in rig.logs.items() if log.finished and name not in ended]
+    assert ended == ["r2", "r1", "r3", "r0"]

@@ -12,6 +12,8 @@ import pytest
 
 from engine.rig import Log, Rig, greedy, prompt_of
 from sapwood.engine import EngineLoop
+from sapwood.engine.loop import _Add
+from sapwood.engine.mailbox import Mail
 from sapwood.errors import ContextLengthError, RequestError, UnavailableError
 from sapwood.plan import StepPlan
 from sapwood.types import Delta, Event, Finished, Request, SamplingParams, SeqId
@@ -159,6 +161,14 @@ def test_a_refused_twin_that_leaves_does_not_end_the_first() -> None:
         assert loop.stats().aborts == 0
 
 
+def is_closed(loop: EngineLoop) -> bool:
+    try:
+        loop.check(request("any"))
+    except UnavailableError:
+        return True
+    return False
+
+
 async def collect(loop: EngineLoop, asked: Request) -> list[Event]:
     return [event async for event in loop.generate(asked)]
 
@@ -249,6 +259,35 @@ def test_an_event_loop_that_is_gone_takes_its_requests_with_it() -> None:
         assert list(loop.generate_blocking(request("after")))
 
 
+class Closed:
+    """A mailbox that nobody will ever open again."""
+
+    def put(self, _mail: Mail) -> bool:
+        return False
+
+
+def test_a_mailbox_that_is_gone_when_its_request_starts_ends_that_request_alone() -> None:
+    rig = Rig(hook=slow)
+    with running(rig) as loop, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(answer_of, loop, request("other", params=greedy(40)))
+        for i in range(5):
+            asked = request(f"gone{i}", salt=i, params=greedy(3000))
+            loop._send(_Add(rig.engine.limits.admit(asked), Closed()))
+        wait_until(lambda: loop.stats().aborts == 5)
+        rig.expect_solo(logged(request("other", params=greedy(40)), answer.result(PATIENCE)))
+        assert loop.alive
+        assert loop.stats().generated_tokens < 200
+
+
+def test_a_mailbox_that_is_gone_and_whose_request_ends_in_that_step_needs_no_abort() -> None:
+    rig = Rig()
+    with running(rig) as loop:
+        loop._send(_Add(rig.engine.limits.admit(request("brief", params=greedy(1))), Closed()))
+        wait_until(lambda: loop.stats().finished == 1)
+        assert list(loop.generate_blocking(request("brief")))
+        assert loop.stats().aborts == 0
+
+
 # ---- while a step is slow --------------------------------------------------------------------------------
 
 
@@ -297,7 +336,7 @@ def test_shutdown_drains_what_runs_and_takes_nothing_new() -> None:
         answer = threads.submit(answer_of, loop, asked)
         wait_until(lambda: loop.stats().running == 1)
         stop = threads.submit(loop.shutdown, PATIENCE)
-        wait_until(lambda: not loop.accepting)
+        wait_until(lambda: is_closed(loop))
         with pytest.raises(UnavailableError, match="stop"):
             list(loop.generate_blocking(request("late")))
         with pytest.raises(UnavailableError, match="stop"):

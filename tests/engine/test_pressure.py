@@ -7,13 +7,14 @@ import pytest
 
 from engine.rig import Rig, greedy, prompt_of
 from sapwood.cache import Namespace
+from sapwood.config import OrderName
 from sapwood.types import SamplingParams
 
 
 @pytest.mark.parametrize("page_size", [1, 4])
-@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
-def test_twenty_clients_with_a_pool_for_one_and_a_fifth_all_finish(page_size: int, policy: str) -> None:
-    rig = Rig(pool=72, page_size=page_size, chunk=16, policy="lpm" if policy == "lpm" else "fcfs")
+@pytest.mark.parametrize("policy", ["fcfs", "lpm", "default"])
+def test_twenty_clients_with_a_pool_for_one_and_a_fifth_all_finish(page_size: int, policy: OrderName) -> None:
+    rig = Rig(pool=72, page_size=page_size, chunk=16, policy=policy)
     logs = [rig.add(prompt_of(30, salt=i), greedy(30)) for i in range(20)]
     rig.run()
     for log in logs:
@@ -137,4 +138,19 @@ def test_a_request_that_can_never_have_room_fails_with_the_numbers_and_the_engin
     assert growing.finished.error is not None
     rig.cache.release(outside)
     rig.expect_solo(rig.ask(prompt_of(30), greedy(4)))
+    rig.expect_no_leaks()
+
+
+def test_one_that_can_never_have_room_fails_beside_one_that_starts_in_the_same_step() -> None:
+    rig = Rig(pool=64, chunk=64)
+    outside = rig.cache.lease(Namespace("someone else"), np.empty(0, dtype=np.int32))
+    rig.cache.grow(outside, 40)
+    large, small = rig.add(prompt_of(30), greedy(4, n=2)), rig.add(prompt_of(10), greedy(4))
+    rig.step()
+    assert large.finished is not None
+    assert "pool's 64" in str(large.finished.error)
+    rig.run()
+    rig.expect_solo(small)
+    assert rig.engine.stats().failures == 1
+    rig.cache.release(outside)
     rig.expect_no_leaks()

@@ -75,7 +75,8 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
         case Ask():
             rig.add(action.prompt, action.params, scope=Scope(tenant=action.tenant), reuse=action.reuse)
         case int():
-            if (name := f"r{action}") in rig.engine.request_ids:
+            name = f"r{action}"
+            if name in rig.logs and rig.logs[name].finished is None:
                 rig.abort(rig.logs[name])
                 return name
         case "flush":
@@ -91,7 +92,7 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     chunk=st.sampled_from([1, 7, 16, 64]),
     page_size=st.sampled_from([1, 4, 16]),
     max_running=st.sampled_from([1, 3, 8]),
-    policy=st.sampled_from(["fcfs", "lpm"]),
+    policy=st.sampled_from(["fcfs", "lpm", "default", "random"]),
     faulty_step=st.integers(1, 60),
     faults=st.sampled_from(["none", "none", "raise", "sequence"]),
 )

@@ -76,7 +76,7 @@ def test_threads(case: Case, truth: Truth, tiny_decoder: GetDecoder) -> None:
         truth.lab(Setting(chunk=100), decoder).say(*NEIGHBOURS[:6])
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
+@pytest.mark.parametrize("policy", ["fcfs", "lpm", "default"])
 def test_the_order_of_the_queue(policy: OrderName, tiny_decoder: GetDecoder) -> None:
     truth = Truth(tiny_decoder("qwen3", "q8"))
     lab = truth.lab(Setting(policy=policy, running=3, chunk=64))

@@ -35,21 +35,21 @@ def load(folder: Path, **settings: Any) -> Model:
 
 
 def test_what_a_model_says_of_itself(folder: Path) -> None:
-    model = load(folder, kv_memory=10_000)
+    model = load(folder, kv_memory=20_000)
     assert model.name == "little-qwen"
     assert (model.spec.family, model.spec.vocab_size) == ("qwen2", tiny.VOCAB_SIZE)
     assert (model.ops.name, model.ops.exact) == ("native", True)
     # K and V of 2 layers, 2 heads of 16, float16.
     assert model.kv_bytes_per_token == 2 * 2 * 2 * 16 * 2
-    assert model.pages == 10_000 // 256
-    assert (model.kv_memory.nbytes, model.kv_memory.reason) == (10_000, "as given")
+    assert model.pages == 20_000 // 256
+    assert (model.kv_memory.nbytes, model.kv_memory.reason) == (20_000, "as given")
     assert model.vocab is not None
     assert model.chat_template == tiny.CHATML
     assert model.notices == ()
 
 
 def test_the_default_model_bears_its_short_name() -> None:
-    assert load_model(ModelConfig(kv_memory=2**20), 1).name == "smollm2-135m"
+    assert load_model(ModelConfig(kv_memory=2**21), 1).name == "smollm2-135m"
 
 
 def test_memory_defaults_to_a_share_with_a_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +60,16 @@ def test_memory_defaults_to_a_share_with_a_reason(folder: Path, monkeypatch: pyt
     assert model.pages == 2**21 // 256
 
 
-def test_too_little_memory_names_what_one_page_takes(folder: Path) -> None:
-    with pytest.raises(
-        UsageError, match="10 bytes holds no page: one page of 16 tokens takes 4096 bytes"
-    ) as raised:
+def test_too_little_memory_names_what_is_needed(folder: Path) -> None:
+    with pytest.raises(UsageError) as raised:
         load_model(ModelConfig(str(folder), kv_memory=10), 16)
-    assert raised.value.hint == "give --kv-memory at least 4096"
+    assert raised.value.message == (
+        "KV memory of 10 bytes holds 0 tokens; at least 64 must fit, and one page of 16 tokens takes 4 KiB"
+    )
+    assert raised.value.hint == "give --kv-memory at least 16KiB"
+    with pytest.raises(UsageError, match="holds 63 tokens"):
+        load(folder, kv_memory=64 * 256 - 1)
+    assert load(folder, kv_memory=64 * 256).pages == 64
 
 
 def test_a_model_that_is_not_there(tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_a_fingerprint_is_the_same_for_the_same_model(folder: Path, tmp_path: Pa
     copy = tiny.tiny_qwen2(tmp_path / "elsewhere")
     fingerprint = load(folder).fingerprint
     assert load(copy).fingerprint == fingerprint
-    assert load(folder, kv_memory=5000, threads=2).fingerprint == fingerprint
+    assert load(folder, kv_memory=18_000, threads=2).fingerprint == fingerprint
     assert len(bytes.fromhex(fingerprint)) == 32
 
 

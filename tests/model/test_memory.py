@@ -76,9 +76,9 @@ def test_this_machine_has_some_memory() -> None:
 @pytest.mark.parametrize(
     ("free", "expected", "reason"),
     [
-        (8 * GIB, 2 * GIB, "a quarter of 8.0 GiB free"),
-        (GIB // 2, GIB // 8, "a quarter of 0.5 GiB free"),
-        (64 * GIB, 4 * GIB, "the default limit, under a quarter of 64.0 GiB free"),
+        (8 * GIB, 2 * GIB, "the default, a quarter of 8 GiB free"),
+        (GIB // 2, GIB // 8, "the default, a quarter of 512 MiB free"),
+        (64 * GIB, 4 * GIB, "the default is a quarter of free memory, at most 4 GiB"),
     ],
 )
 def test_pages_get_a_quarter_up_to_a_limit(

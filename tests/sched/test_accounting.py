@@ -17,10 +17,18 @@ def test_every_token_has_one_reason(prompt_len: int, pages: int, page_size: int)
 
 
 def test_reasons() -> None:
-    assert account(100, 0, 1).missed == {"never_seen": 100}
-    assert account(100, 60, 1).missed == {"never_seen": 40}
+    assert account(100, 0, 1).missed == {"never_seen": 99, "last_token": 1}
+    assert account(100, 60, 1).missed == {"never_seen": 39, "last_token": 1}
     assert account(100, 99, 1).missed == {"last_token": 1}
+    assert account(1, 0, 1).missed == {"last_token": 1}
     assert account(48, 32, 16).missed == {"page_tail": 15, "last_token": 1}
     assert account(50, 48, 16).missed == {"page_tail": 1, "last_token": 1}
     assert account(49, 48, 16).missed == {"last_token": 1}
-    assert account(50, 32, 16).missed == {"never_seen": 18}
+    assert account(50, 32, 16).missed == {"never_seen": 16, "page_tail": 1, "last_token": 1}
+    assert account(9, 0, 16).missed == {"page_tail": 8, "last_token": 1}
+
+
+def test_the_example_of_the_explanation() -> None:
+    """1600 tokens of which 1488 were found: one is the last, the rest was never seen."""
+    reuse = account(1600, 1024 + 464, 1)
+    assert reuse.missed == {"never_seen": 111, "last_token": 1}

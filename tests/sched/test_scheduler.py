@@ -31,7 +31,6 @@ class Bench:
             self.cache, SchedulerConfig(chunk_tokens=chunk, max_running=max_running, schedule_policy=policy)
         )
         self.added = 0
-        self.now = 0.0
 
     def add(
         self,
@@ -45,14 +44,19 @@ class Bench:
         params = params or SamplingParams(max_tokens=max_tokens)
         request = Request(f"r{self.added}", tuple(prompt), params, reuse=reuse)
         sequence = Sequence(
-            SeqId(self.added), request, NAMESPACE, arrival=self.added, max_len=len(prompt) + max_tokens
+            SeqId(self.added),
+            request,
+            NAMESPACE,
+            np.array(prompt, dtype=np.int32),
+            arrival=self.added,
+            max_len=len(prompt) + max_tokens,
         )
-        self.scheduler.add(sequence, self.now)
+        self.scheduler.add(sequence)
         return sequence
 
     def plan(self) -> dict[int, tuple[int, int]]:
         """Schedule, run and apply one step; (start, tokens) per sequence id, in the plan's order."""
-        plan = self.scheduler.schedule(self.now)
+        plan = self.scheduler.schedule()
         if plan is None:
             return {}
         self.apply(plan)
@@ -83,7 +87,7 @@ class Bench:
 
 
 def test_nothing_to_do_is_no_plan() -> None:
-    assert Bench().scheduler.schedule(0.0) is None
+    assert Bench().scheduler.schedule() is None
 
 
 def test_a_prompt_is_read_in_chunks_then_decoded() -> None:
@@ -138,13 +142,13 @@ def test_work_carries_pages_history_and_ban() -> None:
     params = SamplingParams(max_tokens=3, min_tokens=2)
     sequence = bench.add(range(10), max_tokens=3, params=params)
     sequence.end_tokens = (2, 3)
-    plan = bench.scheduler.schedule(0.0)
+    plan = bench.scheduler.schedule()
     assert plan is not None
     assert plan.tokens == 6
     (work,) = plan.works
     assert (len(work.pages), work.sample) == (2, None)
     bench.apply(plan)
-    plan = bench.scheduler.schedule(0.0)
+    plan = bench.scheduler.schedule()
     assert plan is not None
     (work,) = plan.works
     assert (work.start, work.tokens.tolist(), len(work.pages)) == (6, [6, 7, 8, 9], 3)
@@ -154,7 +158,7 @@ def test_work_carries_pages_history_and_ban() -> None:
     bench.apply(plan)
     assert work.sample.history.tolist() == list(range(10)), "a plan's view must not see later tokens"
     bench.plan()
-    plan = bench.scheduler.schedule(0.0)
+    plan = bench.scheduler.schedule()
     assert plan is not None
     assert plan.works[0].sample is not None
     assert plan.works[0].sample.banned == ()
@@ -168,13 +172,15 @@ def test_followers_read_what_a_step_committed() -> None:
     bench.plan()
     assert bench.plan()[2] == (40, 2)
     assert follower.reuse is not None
-    assert (follower.reuse.reused, dict(follower.reuse.missed)) == (40, {"never_seen": 2})
+    assert (follower.reuse.reused, dict(follower.reuse.missed)) == (40, {"never_seen": 1, "last_token": 1})
 
 
 # ---- order -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("policy", "first"), [("fcfs", [2, 3, 4]), ("lpm", [4, 3, 2])])
+@pytest.mark.parametrize(
+    ("policy", "first"), [("fcfs", [2, 3, 4]), ("lpm", [4, 3, 2]), ("default", [4, 3, 2])]
+)
 def test_policies(policy: OrderName, first: list[int]) -> None:
     bench = Bench(policy=policy, max_running=1)
     bench.add(range(50), max_tokens=1)
@@ -233,6 +239,52 @@ def test_own_prefix_is_not_counted_as_room() -> None:
     assert bench.cache.books().evicted_tokens == 0
     bench.drain()
     assert bench.scheduler.preemptions == 0
+
+
+def test_a_start_that_fails_for_want_of_room_leaves_no_trace() -> None:
+    bench = Bench(pool=50, chunk=100)
+    bench.add(range(20), max_tokens=1)
+    bench.drain()
+    bench.add(range(100, 110), max_tokens=1)
+    bench.drain()
+    bench.add(range(200, 205), max_tokens=9)
+    bench.plan()
+    # It needs 27 more; 15 are free, and 10 can be evicted beside its own 20.
+    waiting = bench.add((*range(20), *range(300, 326)), max_tokens=2)
+    before = bench.cache.books()
+    bench.plan()
+    assert (waiting.lease, bench.scheduler.waiting) == (None, 1)
+    assert bench.cache.books().leased == before.leased
+    # Its prefix is still the least recently used: looking has not refreshed it.
+    pressing = bench.cache.lease(NAMESPACE, np.empty(0, dtype=np.int32))
+    bench.cache.grow(pressing, 20)
+    assert bench.cache.match(NAMESPACE, np.arange(100, 110, dtype=np.int32)).tokens == 10
+    assert bench.cache.match(NAMESPACE, np.arange(20, dtype=np.int32)).tokens < 20
+
+
+def test_requests_that_run_are_counted_once_whatever_their_samples() -> None:
+    bench = Bench(chunk=100)
+    first = bench.add(range(5))
+    second = Sequence(
+        SeqId(50),
+        first.request,
+        NAMESPACE,
+        np.arange(5, dtype=np.int32),
+        arrival=first.arrival,
+        sample=1,
+        max_len=9,
+    )
+    bench.scheduler.add(second)
+    bench.add(range(10, 15))
+    assert bench.scheduler.running_requests == 0
+    bench.plan()
+    assert (bench.scheduler.running, bench.scheduler.running_requests) == (3, 2)
+    bench.scheduler.finish(first.id)
+    assert (bench.scheduler.running, bench.scheduler.running_requests) == (2, 2)
+    bench.scheduler.finish(second.id)
+    assert (bench.scheduler.running, bench.scheduler.running_requests) == (1, 1)
+    bench.drain()
+    assert bench.scheduler.running_requests == 0
 
 
 def test_the_youngest_is_preempted_comes_back_first_and_reuses_its_work() -> None:
@@ -303,7 +355,7 @@ def test_a_failed_sequence_is_dropped_and_leaves_only_what_was_committed_before(
     bench = Bench(chunk=10)
     bench.add(range(30))
     bench.plan()
-    plan = bench.scheduler.schedule(0.0)
+    plan = bench.scheduler.schedule()
     assert plan is not None
     (outcome,) = bench.apply(plan, failing=SeqId(1))
     assert outcome.error == "failed"
@@ -315,10 +367,10 @@ def test_a_failed_sequence_is_dropped_and_leaves_only_what_was_committed_before(
 def test_verbs_out_of_turn_are_refused() -> None:
     bench = Bench()
     sequence = bench.add(range(5))
-    plan = bench.scheduler.schedule(0.0)
+    plan = bench.scheduler.schedule()
     assert plan is not None
     with pytest.raises(RuntimeError, match="apply its result first"):
-        bench.scheduler.schedule(0.0)
+        bench.scheduler.schedule()
     with pytest.raises(RuntimeError, match="apply its result first"):
         bench.scheduler.abort(sequence.id)
     bench.apply(plan)
@@ -332,6 +384,7 @@ def test_a_sequence_grows_past_its_first_buffer(length: int) -> None:
         SeqId(1),
         Request("r", (1,), SamplingParams(max_tokens=length)),
         NAMESPACE,
+        np.array([1], dtype=np.int32),
         arrival=0,
         max_len=1 + length,
     )

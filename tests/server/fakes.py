@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sapwood.cache import PrefixCache
 from sapwood.chat import ChatTemplate, Detokenizer, Tokenizer, TokenizerFacts
@@ -16,6 +17,7 @@ EOS, START, END = 256, 257, 258
 SPECIAL = {EOS: "</s>", START: "<|start|>", END: "<|end|>"}
 VOCAB = 259
 TEMPLATE = (
+    "{% if shout %}!{% endif %}"
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
@@ -79,6 +81,9 @@ class FakeFacts:
     kv_memory_reason: str = "as the test wants it"
     sampling: SamplingDefaults = SamplingDefaults()  # noqa: RUF009  (frozen)
     notices: tuple[str, ...] = ()
+    policies: Mapping[str, str] = field(
+        default_factory=lambda: {"eviction": "lru", "schedule": "lpm", "prefix_index": "radix"}
+    )
 
 
 @dataclass(frozen=True, slots=True)

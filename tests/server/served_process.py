@@ -18,6 +18,11 @@ def main(mode: str) -> None:
     def load() -> object:
         if mode == "broken":
             raise ModelError("the file is cut")
+        if mode == "slow":
+            print("loading", flush=True)
+            while not server.stopping:
+                time.sleep(0.01)
+            raise ModelError("gave up")
         return built
 
     server = Server(load, ServerConfig(port=0), lambda line: print(line, flush=True))  # type: ignore[arg-type]

@@ -31,7 +31,9 @@ def test_an_answer_has_every_field_clients_read(served: Served) -> None:
     assert answer.usage.prompt_tokens == PROMPT_TOKENS
     assert answer.usage.total_tokens == PROMPT_TOKENS + answer.usage.completion_tokens
     assert raw.headers["x-request-id"] == answer.id.replace("chatcmpl", "req")
-    assert raw.headers["x-sapwood-cache"] == f"reused=0;missed={PROMPT_TOKENS}"
+    assert raw.headers["x-sapwood-cache"] == (
+        f"reused=0;missed={PROMPT_TOKENS};never_seen={PROMPT_TOKENS - 1};last_token=1"
+    )
 
 
 def test_a_repeated_prompt_is_reused_but_for_its_last_token(served: Served) -> None:
@@ -181,15 +183,42 @@ def test_unknown_fields_are_named_in_a_header(served: Served) -> None:
     assert answer.headers["x-sapwood-ignored"] == "zip"
 
 
+def test_what_another_server_would_do_is_refused_rather_than_ignored(served: Served) -> None:
+    for name, value in (("guided_json", {}), ("structured_outputs", {"regex": "a"}), ("bad_words", ["a"])):
+        with pytest.raises(openai.BadRequestError) as caught:
+            chat(served, extra_body={name: value})
+        assert (caught.value.param, caught.value.code) == (name, "unsupported_parameter")
+
+
+def test_template_kwargs_change_the_prompt_or_are_named_in_a_header(served: Served) -> None:
+    served.script(b"ok")
+    body = {"messages": MESSAGES, "chat_template_kwargs": {"shout": True, "enable_thinking": False}}
+    answer = served.http.post("/v1/chat/completions", json=body)
+    assert answer.headers["x-sapwood-ignored"] == "chat_template_kwargs.enable_thinking"
+    assert answer.json()["usage"]["prompt_tokens"] == PROMPT_TOKENS + 1
+    tokens = served.http.post("/tokenize", json=body).json()["tokens"]
+    assert served.http.post("/detokenize", json={"tokens": tokens}).json() == {"prompt": "!" + PROMPT}
+
+
+@pytest.mark.parametrize("prefill", ["end", "<", "|end"])
+def test_a_short_prefill_is_continued_where_it_ends(served: Served, prefill: str) -> None:
+    messages: Any = [*MESSAGES, {"role": "assistant", "content": prefill}]
+    body = {"messages": messages, "continue_final_message": True}
+    tokens = served.http.post("/tokenize", json=body).json()["tokens"]
+    assert served.http.post("/detokenize", json={"tokens": tokens}).json() == {"prompt": PROMPT + prefill}
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_too_long_a_prompt_is_refused_with_numbers_before_any_work(served: Served, stream: bool) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         chat(served, messages=[{"role": "user", "content": "x" * 5000}], stream=stream)
     assert caught.value.code == "context_length_exceeded"
     assert "4096" in caught.value.message
-    with pytest.raises(openai.BadRequestError) as caught:
-        chat(served, max_tokens=4096, stream=stream)
-    assert caught.value.code == "context_length_exceeded"
+    assert caught.value.param == "messages"
+    for name in ("max_tokens", "max_completion_tokens"):
+        with pytest.raises(openai.BadRequestError) as caught:
+            chat(served, stream=stream, **{name: 4096})
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", name)
 
 
 def test_tools_are_refused_rather_than_ignored(served: Served) -> None:

@@ -126,4 +126,11 @@ def test_an_empty_prompt_is_a_clear_400_and_the_server_goes_on(served: Served) -
 def test_one_bad_prompt_refuses_the_batch_before_a_stream_begins(served: Served) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         complete(served, ["fine", "x" * 5000], stream=True)
-    assert caught.value.code == "context_length_exceeded"
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt[1]")
+
+
+def test_too_many_tokens_to_generate_are_named_where_the_prompt_alone_fits(served: Served) -> None:
+    for prompt, param in (("a" * 4090, "max_tokens"), ("a" * 4096, "prompt")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            complete(served, prompt, max_tokens=10)
+        assert (caught.value.code, caught.value.param) == ("context_length_exceeded", param)

@@ -162,16 +162,58 @@ def test_garbage_on_the_socket_does_not_hurt(served: Served) -> None:
     assert served.http.get("/health").status_code == 200
 
 
-def test_a_text_that_cannot_fit_is_refused_without_tokenising_it(
+LIMIT = 4096 * len("<|start|>")
+"""Bytes of the longest prompt that could fit."""
+PART = "x" * (LIMIT // 3 + 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"prompt": "x" * (LIMIT + 1)}, "prompt"),
+        ("/v1/completions", {"prompt": ["a", "x" * (LIMIT + 1)], "stream": True}, "prompt[1]"),
+        ("/v1/completions", {"prompt": ["x" * LIMIT] * 120}, "prompt"),
+        (CHAT, {"messages": [*HI, {"role": "user", "content": "x" * (LIMIT + 1)}]}, "messages[1].content"),
+        (CHAT, {"messages": [{"role": "user", "content": PART}] * 3}, "messages"),
+        (
+            CHAT,
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * LIMIT}]},
+            "messages",
+        ),
+        (CHAT, {"messages": [{"role": "user", "content": "", "name": PART}] * 3}, "messages"),
+        (CHAT, {"messages": HI, "chat_template_kwargs": {"a": [PART] * 3}}, "messages"),
+        ("/tokenize", {"prompt": "x" * (LIMIT + 1)}, "prompt"),
+        ("/tokenize", {"messages": [{"role": "user", "content": PART}] * 3}, "messages"),
+        ("/detokenize", {"tokens": [1] * (LIMIT + 1)}, "tokens"),
+    ],
+    ids=[str(i) for i in range(11)],
+)
+def test_what_cannot_fit_is_refused_without_touching_the_tokenizer(
+    served: Served, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], param: str
+) -> None:
+    for name in ("encode", "decode"):
+        monkeypatch.setattr(type(served.built.tokenizer), name, lambda *_, **__: pytest.fail("was tokenised"))
+    error = error_of(served.http.post(path, json=body), 400)
+    assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+
+
+def test_no_text_is_encoded_after_one_that_is_too_long(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(served.built.tokenizer), "encode", lambda *_, **__: pytest.fail("was tokenised"))
-    long = "x" * 1_000_000
-    for path, body, param in (
-        ("/v1/completions", {"prompt": long}, "prompt"),
-        ("/v1/completions", {"prompt": ["a", long], "stream": True}, "prompt[1]"),
-        (CHAT, {"messages": [*HI, {"role": "user", "content": long}]}, "messages[1].content"),
-    ):
-        error = error_of(served.http.post(path, json=body), 400)
-        assert (error["code"], error["param"]) == ("context_length_exceeded", param)
-        assert "1000000 bytes" in error["message"]
+    encode, seen = type(served.built.tokenizer).encode, []
+
+    def watched(tokenizer: Any, text: str, **options: Any) -> list[int]:
+        seen.append(text)
+        return encode(tokenizer, text, **options)
+
+    monkeypatch.setattr(type(served.built.tokenizer), "encode", watched)
+    body = {"prompt": ["fine", "x" * 5000, "not reached"]}
+    assert error_of(served.http.post("/v1/completions", json=body), 400)["code"] == "context_length_exceeded"
+    assert seen == ["fine", "x" * 5000]
+
+
+def test_too_many_samples_are_refused_with_the_limit(served: Served) -> None:
+    error = error_of(served.http.post("/v1/completions", json={"prompt": ["a"] * 300, "n": 100}), 400)
+    assert error["param"] == "prompt"
+    assert "30000 samples" in error["message"]
+    assert "256" in error["message"]

@@ -13,7 +13,7 @@ def written(record: Record, *, as_json: bool) -> str:
 
 
 def test_a_dropped_stream_leaves_a_full_record() -> None:
-    record = Record("1", "POST", "/v1/completions", 200, "cancelled", 10, 8, 3, 0.1, 0.5)
+    record = Record("1", "POST", "/v1/completions", 200, "cancelled", 10, 8, {"last_token": 2}, 3, 0.1, 0.5)
     assert json.loads(written(record, as_json=True)) == {
         "id": "1",
         "method": "POST",
@@ -22,6 +22,7 @@ def test_a_dropped_stream_leaves_a_full_record() -> None:
         "ending": "cancelled",
         "prompt_tokens": 10,
         "reused_tokens": 8,
+        "missed_tokens": {"last_token": 2},
         "completion_tokens": 3,
         "first_token_seconds": 0.1,
         "seconds": 0.5,

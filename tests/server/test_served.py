@@ -173,6 +173,8 @@ def test_server_facts_and_metrics(client: openai.OpenAI, http: httpx.Client) -> 
     assert facts["exact"] is True
     assert facts["max_context"] == 8192
     assert facts["capacity_bytes"] <= 256 * 2**20
+    assert set(facts["policies"]) == {"eviction", "schedule", "prefix_index"}
+    assert facts["policies"]["prefix_index"] == "radix"
     metrics = http.get("/metrics").text
     assert "# TYPE sapwood_reused_tokens_total counter" in metrics
     assert "# TYPE sapwood_time_to_first_token_seconds histogram" in metrics

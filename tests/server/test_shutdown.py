@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,12 +21,10 @@ from sapwood.server import AddressTakenError, Server
 ROOT = Path(__file__).parents[2]
 
 
-def start(mode: str) -> subprocess.Popen[str]:
+def start(mode: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT / 'tests'}"}
     command = [sys.executable, "-m", "server.served_process", mode]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
-    )
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
 
 
 @pytest.fixture
@@ -70,6 +69,53 @@ def test_a_stream_that_does_not_end_in_time_is_told(process: subprocess.Popen[st
     assert '"error"' in rest[-1]
     assert "stopp" in rest[-1]
     assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_second_signal_waits_for_nobody(number: signal.Signals, stream: bool) -> None:
+    process = start("normal", stderr=subprocess.STDOUT)
+    try:
+        url = ready_url(process)
+        body = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": stream}
+        answers: list[httpx.Response] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{url}/v1/completions", json=body, timeout=30))
+        )
+        asking.start()
+        while 'sapwood_requests_running{model="toy"} 1.0' not in httpx.get(f"{url}/metrics").text:
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.stdout is not None
+        assert "stopping; up to 5 s for running requests (again: at once)" in process.stdout.readline()
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(10) == 0
+        assert time.monotonic() - began < 3  # Five, if it drained.
+        asking.join(10)
+        output, _ = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert "Traceback" not in output
+    (answer,) = answers
+    assert answer.status_code == (200 if stream else 503)
+    assert (
+        "stopp"
+        in json.loads(answer.text.strip().split("\n\n")[-1].removeprefix("data: "))["error"]["message"]
+    )
+
+
+def test_a_signal_while_the_model_loads_is_acknowledged() -> None:
+    process = start("slow", stderr=subprocess.STDOUT)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert output.splitlines()[0] == "stopping; the model was still loading"
+    assert "Traceback" not in output
 
 
 def test_an_idle_server_ends_at_once(process: subprocess.Popen[str]) -> None:
@@ -130,11 +176,19 @@ def test_stopping_while_the_model_loads_is_no_failure() -> None:
     assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_that_is_not_ours_is_the_host_s_fault(host: str) -> None:
+    with pytest.raises(AddressTakenError, match=host) as caught:
+        Server(lambda: pytest.fail("must not load"), ServerConfig(host=host, port=0), print)
+    assert "--host" in (caught.value.hint or "")
+
+
 def test_a_taken_port_is_said_before_anything_is_loaded() -> None:
     first = Server(lambda: pytest.fail("must not load"), ServerConfig(port=0), print)
     port = int(first.url.rsplit(":", 1)[1])
     try:
-        with pytest.raises(AddressTakenError, match=str(port)):
+        with pytest.raises(AddressTakenError, match=str(port)) as caught:
             Server(lambda: pytest.fail("must not load"), ServerConfig(port=port), print)
+        assert "--port" in (caught.value.hint or "")
     finally:
         first.close()

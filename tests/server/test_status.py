@@ -49,7 +49,9 @@ def test_health_and_server_facts(served: Served) -> None:
     facts = served.http.get("/v1/server").json()
     assert (facts["model"], facts["exact"], facts["page_size"], facts["ops"]) == ("toy", True, 1, "fake")
     assert facts["capacity_tokens"] == 8192
+    assert facts["capacity_pages"] == 8192
     assert facts["capacity_bytes"] == 8192 * 16
+    assert facts["policies"] == {"eviction": "lru", "schedule": "lpm", "prefix_index": "radix"}
     assert facts["fingerprint"]
     assert facts["version"]
 
@@ -66,8 +68,8 @@ def test_metrics_count_what_usage_reports(served: Served) -> None:
     assert rise("sapwood_prompt_tokens_total") == sum(u.prompt_tokens for u in usages if u)
     assert rise("sapwood_generated_tokens_total") == sum(u.completion_tokens for u in usages if u) == 8
     assert rise("sapwood_reused_tokens_total", "hot") == len("metric prompt") - 1
-    assert rise("sapwood_missed_tokens_total", "never_seen") == len("metric prompt")
-    assert rise("sapwood_missed_tokens_total", "last_token") == 1
+    assert rise("sapwood_missed_tokens_total", "never_seen") == len("metric prompt") - 1
+    assert rise("sapwood_missed_tokens_total", "last_token") == 2
     assert rise("sapwood_time_to_first_token_seconds_count") == 2
     assert rise("sapwood_inter_token_seconds_count") == 6
     assert rise("sapwood_queue_seconds_count") == 2
@@ -155,6 +157,21 @@ def test_token_routes_refuse_by_name(served: Served, path: str, body: dict[str, 
     answer = served.http.post(path, json=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {"content": "x"}, "prompt"),
+        ("/tokenize", {"prompt": None}, "prompt"),
+        ("/detokenize", {"ids": [1]}, "tokens"),
+    ],
+)
+def test_a_missing_field_is_said_to_be_missing(
+    served: Served, path: str, body: dict[str, Any], param: str
+) -> None:
+    error = served.http.post(path, json=body).json()["error"]
+    assert (error["message"], error["code"]) == (f"'{param}' is required", "missing_required_parameter")
 
 
 def test_everything_but_health_is_503_while_loading() -> None:

@@ -57,6 +57,10 @@ class PrefixIndex(Protocol):
         """Length in pages of the longest prefix held. Changes nothing."""
         ...
 
+    def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
+        """Pages of the longest prefix held that no cursor pins: `pin` would. Changes nothing."""
+        ...
+
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:
         """Pin the longest prefix held and mark it as used."""
         ...

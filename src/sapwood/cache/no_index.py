@@ -44,6 +44,9 @@ class NoIndex:
     def match(self, namespace: Namespace, tokens: Tokens) -> int:  # noqa: ARG002
         return 0
 
+    def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:  # noqa: ARG002
+        return 0
+
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:  # noqa: ARG002
         return NoCursor()
 

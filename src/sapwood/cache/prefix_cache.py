@@ -119,6 +119,14 @@ class PrefixCache:
         """Tokens that could be allocated now, eviction included."""
         return (self._pool.free_count + self._evictable()) * self.page_size
 
+    def room_beside(self, namespace: Namespace, tokens: Tokens, limit: int | None = None) -> int:
+        """Tokens by which a `lease` with these arguments could grow now. Changes nothing, takes no lease.
+
+        What the lease would pin is no room, though it could be evicted before.
+        """
+        _require_int32(tokens)
+        return self.room() - self._index.unpinned(namespace, tokens[:limit]) * self.page_size
+
     def flush(self) -> Flushed:
         """Forget everything committed so far: none of it will match again.
 

@@ -79,6 +79,15 @@ class RadixIndex:
         root = self.roots.get(namespace)
         return 0 if root is None else self._walk(root, tokens).pages
 
+    def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
+        root = self.roots.get(namespace)
+        path = Path((), 0, None) if root is None else self._walk(root, tokens)
+        count = sum(node.pages.size for node in path.nodes if node.pins == 0)
+        if path.inside is not None and path.nodes[-1].pins == 0:
+            # The rest of that edge is not part of the match.
+            count -= path.nodes[-1].pages.size - path.inside
+        return count
+
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:
         root = self.roots.get(namespace)
         if root is None:

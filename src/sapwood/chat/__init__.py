@@ -7,6 +7,7 @@ from sapwood.chat.detok import Detokenizer
 from sapwood.chat.encode import encode_conversation, encode_prompt
 from sapwood.chat.messages import Conversation, Message
 from sapwood.chat.openai import (
+    CompletionCall,
     Options,
     check_tokens,
     parse_chat,
@@ -27,7 +28,7 @@ from sapwood.chat.openai_render import (
     usage_json,
 )
 from sapwood.chat.sse import DONE, KEEP_ALIVE, SseReader, encode_event
-from sapwood.chat.template import ChatTemplate, encode_chat
+from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer, TokenizerFacts
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ChatStream",
     "ChatTemplate",
     "CompletionAnswer",
+    "CompletionCall",
     "CompletionShape",
     "CompletionStream",
     "Conversation",
@@ -53,7 +55,6 @@ __all__ = [
     "at",
     "check_tokens",
     "clean_text",
-    "encode_chat",
     "encode_conversation",
     "encode_event",
     "encode_prompt",

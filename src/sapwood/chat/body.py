@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -77,6 +78,32 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_EXPECTED: Mapping[str, str] = MappingProxyType(
+    {
+        "bool_type": "true or false",
+        "dict_type": "an object",
+        "finite_number": "a finite number",
+        "float_type": "a number",
+        "greater_than": "above {gt}",
+        "greater_than_equal": "at least {ge}",
+        "int_from_float": "a whole number",
+        "int_type": "a whole number",
+        "less_than": "below {lt}",
+        "less_than_equal": "at most {le}",
+        "list_type": "a list",
+        "literal_error": "one of {expected}",
+        "model_attributes_type": "an object",
+        "model_type": "an object",
+        "string_too_long": "at most {max_length} characters long",
+        "string_too_short": "at least {min_length} characters long",
+        "string_type": "a string",
+        "too_long": "a list of {max_length} or fewer",
+        "too_short": "a list of {min_length} or more",
+    }
+)
+"""pydantic's kind of fault → what was expected, in our words."""
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
@@ -91,8 +118,13 @@ def _explain(error: ValidationError) -> RequestError:
         return RequestError(f"{path!r} holds half of a surrogate pair; it must be valid Unicode", param=path)
     if kind == "value_error":
         return RequestError(f"{path!r} {first['ctx']['error']}", param=path)
-    expected = first["msg"].replace("Input should be", "it must be").replace("dictionary", "object")
-    return RequestError(f"{path!r} is {value}; {expected}", param=path)
+    bounds = {name: _plain(bound) for name, bound in first.get("ctx", {}).items()}
+    expected = _EXPECTED[kind].format(**bounds) if kind in _EXPECTED else "of another kind"
+    return RequestError(f"{path!r} is {value}; it must be {expected}", param=path)
+
+
+def _plain(bound: object) -> object:
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
 
 
 def _path(location: tuple[int | str, ...]) -> str:

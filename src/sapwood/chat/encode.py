@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from sapwood.chat.lookalikes import Segment
+from sapwood.chat.lookalikes import Segment, unused_characters
 from sapwood.chat.messages import Conversation
+from sapwood.chat.prefill import render_left_open
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.errors import RequestError
@@ -34,29 +35,30 @@ def encode_conversation(
     tokenizer: Tokenizer, template: ChatTemplate, conversation: Conversation
 ) -> tuple[int, ...]:
     """Token ids of a conversation. Raises RequestError where the model's template refuses it."""
-    messages = [message.as_template_dict() for message in conversation.messages]
-    segments = template.render(messages, add_generation_prompt=conversation.add_generation_prompt)
-    if conversation.continue_final_message:
-        segments = _left_open(segments, conversation.messages[-1].text)
-    ids: list[int] = []
-    for n, segment in enumerate(segments):
-        ids += tokenizer.encode(segment.text, special=segment.trusted, continues=n > 0)
+    ids = encode_segments(tokenizer, _rendered(template, conversation))
     if not ids:
         raise RequestError("the chat template renders these messages to nothing", param="messages")
     return tuple(ids)
 
 
-def _left_open(segments: Sequence[Segment], last: str) -> list[Segment]:
-    """The segments up to the end of the last message's text (templates may strip it)."""
-    text = "".join(segment.text for segment in segments)
-    found = next((piece for piece in (last, last.strip()) if piece and piece in text), None)
-    if found is None:
-        raise RequestError(
-            "the last message's text does not appear in the rendered prompt; it cannot be continued",
-            param="continue_final_message",
+def encode_segments(tokenizer: Tokenizer, segments: Iterable[Segment]) -> list[int]:
+    """Token ids of a rendered prompt; as transformers' `apply_chat_template`, save that look-alikes stay text."""
+    ids: list[int] = []
+    for n, segment in enumerate(segments):
+        ids += tokenizer.encode(segment.text, special=segment.trusted, continues=n > 0)
+    return ids
+
+
+def _rendered(template: ChatTemplate, conversation: Conversation) -> list[Segment]:
+    def render(messages: Sequence[Mapping[str, str]]) -> list[Segment]:
+        return template.render(
+            messages,
+            add_generation_prompt=conversation.add_generation_prompt,
+            extra=conversation.template_kwargs,
         )
-    room, kept = text.rindex(found) + len(found), list[Segment]()
-    for segment in segments:
-        kept.append(Segment(segment.text[:room], segment.trusted))
-        room -= len(kept[-1].text)
-    return [segment for segment in kept if segment.text]
+
+    messages = [message.as_template_dict() for message in conversation.messages]
+    if not conversation.continue_final_message:
+        return render(messages)
+    (mark,) = unused_characters([messages, conversation.template_kwargs], 1)
+    return render_left_open(render, messages, mark)

@@ -44,7 +44,7 @@ class LookalikeGuard:
         self._starts = _starts(specials)
         first_chars = sorted({special.text[0] for special in specials})
         self._stand_ins = dict(
-            zip(first_chars, _unused_characters(list(values), len(first_chars)), strict=True)
+            zip(first_chars, unused_characters(list(values), len(first_chars)), strict=True)
         )
         self._originals: dict[str, str | int | None] = {
             stand_in: char for char, stand_in in self._stand_ins.items()
@@ -98,7 +98,8 @@ def _spellings(specials: Sequence[SpecialToken]) -> str:
     )
 
 
-def _unused_characters(values: list[Any], count: int) -> list[str]:
+def unused_characters(values: list[Any], count: int) -> list[str]:
+    """`count` private-use characters that occur nowhere in `values`. Raises RequestError if none are left."""
     if count == 0:
         return []
     used = set(json.dumps(values, ensure_ascii=False, default=str))

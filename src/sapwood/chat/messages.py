@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -42,3 +44,12 @@ class Conversation:
     """Open the assistant's turn after the last message."""
     continue_final_message: bool = False
     """Leave the last (assistant) message open, so that the answer goes on from its text."""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The call's own variables for the template, such as `enable_thinking`: any JSON."""
+
+    @property
+    def size(self) -> int:
+        """Bytes (UTF-8) of everything that the template is given to write."""
+        texts = (text for message in self.messages for text in message.as_template_dict().values())
+        own = json.dumps(self.template_kwargs, ensure_ascii=False) if self.template_kwargs else ""
+        return sum(len(text.encode()) for text in texts) + len(own.encode())

@@ -1,12 +1,11 @@
 """OpenAI-shaped bodies of `/v1/completions` and `/v1/chat/completions` → calls in the engine's own words.
 
-Fields that change the answer and are not supported are refused; harmless ones are accepted; unknown ones are
-accepted and listed in `Options.ignored`.
+What happens to fields that are not parsed here is told in `unsupported.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,17 @@ from pydantic import BeforeValidator, Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
+from sapwood.chat.template import RESERVED_NAMES
+from sapwood.chat.unsupported import (
+    CHAT_REFUSED,
+    COMPLETION_REFUSED,
+    HARMLESS,
+    MESSAGE_REFUSED,
+    Neutral,
+    refuse,
+    refuse_misspelt,
+    unknown,
+)
 from sapwood.errors import RequestError
 from sapwood.types import SamplingDefaults, SamplingParams, Scope
 
@@ -21,24 +31,10 @@ Prompt = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
 
 MAX_STOPS = 4
-MAX_PROMPTS = 4096
-HARMLESS = frozenset(
-    {
-        "metadata",
-        "parallel_tool_calls",
-        "prediction",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning_effort",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-        "verbosity",
-    }
-)
-"""Known fields that do not change the answer of the models served here."""
+MAX_SEQUENCES = 256
+"""Most samples, over all prompts, that one call may ask for."""
+MAX_MESSAGES = 16_384
+MAX_KWARGS_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,6 @@ class CompletionBody(_Fields):
     best_of: Integer | None = None
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
-    suffix: Any = None
     add_special_tokens: bool | None = None
 
 
@@ -117,25 +112,16 @@ class MessageBody(Body):
     content: Any = None
     name: Text | None = None
     tool_call_id: Text | None = None
-    tool_calls: Any = None
-    function_call: Any = None
 
 
 class ChatBody(_Fields):
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: Integer | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    response_format: Any = None
-    tools: Any = None
-    tool_choice: Any = None
-    functions: Any = None
-    function_call: Any = None
-    modalities: Any = None
-    audio: Any = None
-    web_search_options: Any = None
+    chat_template_kwargs: dict[str, Any] | None = None
 
 
 def parse_completion(
@@ -146,8 +132,7 @@ def parse_completion(
     Raises RequestError that names the offending field.
     """
     body = read_body(CompletionBody, fields)
-    if body.suffix:
-        raise _unsupported("suffix")
+    ignored = _unparsed(body, COMPLETION_REFUSED)
     n = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != n:
         raise RequestError(
@@ -164,8 +149,8 @@ def parse_completion(
         defaults=defaults,
     )
     return CompletionCall(
-        options=_options(body, params),
-        prompts=_prompts(body.prompt, vocab_size),
+        options=_options(body, params, ignored),
+        prompts=_prompts(body.prompt, params.n, vocab_size),
         echo=echo,
         add_special_tokens=body.add_special_tokens is not False,
     )
@@ -179,7 +164,7 @@ def parse_chat(
     Raises RequestError that names the offending field.
     """
     body = read_body(ChatBody, fields)
-    _refuse_unsupported(body)
+    ignored = _unparsed(body, CHAT_REFUSED)
     if body.top_logprobs is not None and not body.logprobs:
         raise RequestError("'top_logprobs' needs 'logprobs' to be true", param="top_logprobs")
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
@@ -187,13 +172,13 @@ def parse_chat(
     params = _params(
         body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None, defaults=defaults
     )
-    return ChatCall(options=_options(body, params), conversation=_conversation(body))
+    return ChatCall(options=_options(body, params, ignored), conversation=_conversation(body))
 
 
 def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
     """Only the conversation of a chat body. Raises RequestError that names the offending field."""
     body = read_body(ChatBody, fields)
-    _refuse_unsupported(body)
+    _unparsed(body, CHAT_REFUSED)
     return _conversation(body)
 
 
@@ -221,12 +206,17 @@ def check_tokens(values: list[Any], path: str, vocab_size: int) -> tuple[int, ..
     return tuple(values)
 
 
-def _prompts(value: object, vocab_size: int) -> tuple[Prompt, ...]:
+def _prompts(value: object, n: int, vocab_size: int) -> tuple[Prompt, ...]:
     if not isinstance(value, list) or (value and type(value[0]) in (int, float, bool)):
         return (parse_prompt(value, "prompt", vocab_size),)
-    if not 1 <= len(value) <= MAX_PROMPTS:
+    if not value:
+        raise RequestError("'prompt' is empty; it must hold at least one prompt", param="prompt")
+    if len(value) * n > MAX_SEQUENCES:
         raise RequestError(
-            f"'prompt' holds {len(value)} prompts; it must be 1 to {MAX_PROMPTS}", param="prompt"
+            f"'prompt' holds {len(value)} prompts, each to be answered {n} times (n): {len(value) * n} samples;"
+            f" one call may ask for at most {MAX_SEQUENCES}",
+            param="prompt",
+            hint="split the call",
         )
     return tuple(parse_prompt(item, f"prompt[{i}]", vocab_size) for i, item in enumerate(value))
 
@@ -282,8 +272,19 @@ def _logit_bias(biases: Mapping[str, float], vocab_size: int) -> dict[int, float
     return checked
 
 
-def _options(body: _Fields, params: SamplingParams) -> Options:
-    unknown = sorted(set(body.model_extra or ()) - HARMLESS)
+def _unparsed(body: _Fields, refused: Mapping[str, Neutral]) -> tuple[str, ...]:
+    """Names of fields that nothing here knows. Raises RequestError for those that must not be ignored."""
+    extra = dict(body.model_extra or {})
+    if body.stream_options is not None:
+        extra.update((f"stream_options.{k}", v) for k, v in (body.stream_options.model_extra or {}).items())
+    refuse(extra, refused)
+    names = unknown(extra, refused)
+    nested = [f"stream_options.{name}" for name in StreamOptions.model_fields]
+    refuse_misspelt(names, [*type(body).model_fields, *nested, *refused, *HARMLESS])
+    return tuple(names)
+
+
+def _options(body: _Fields, params: SamplingParams, ignored: tuple[str, ...]) -> Options:
     stream = bool(body.stream)
     if body.stream_options is not None and not stream:
         raise RequestError("'stream_options' needs 'stream' to be true", param="stream_options")
@@ -294,24 +295,8 @@ def _options(body: _Fields, params: SamplingParams) -> Options:
         priority=body.priority or 0,
         stream=stream,
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
-        ignored=tuple(unknown),
+        ignored=ignored,
     )
-
-
-def _refuse_unsupported(body: ChatBody) -> None:
-    asked = {
-        "tools": body.tools,
-        "functions": body.functions,
-        "tool_choice": body.tool_choice not in (None, "none", "auto"),
-        "function_call": body.function_call not in (None, "none", "auto"),
-        "audio": body.audio,
-        "web_search_options": body.web_search_options is not None,
-        "modalities": body.modalities not in (None, ["text"]),
-        "response_format": body.response_format not in (None, {"type": "text"}),
-    }
-    for name, value in asked.items():
-        if value:
-            raise _unsupported(name)
 
 
 def _conversation(body: ChatBody) -> Conversation:
@@ -331,13 +316,45 @@ def _conversation(body: ChatBody) -> Conversation:
         messages=messages,
         add_generation_prompt=body.add_generation_prompt is not False and not goes_on,
         continue_final_message=goes_on,
+        template_kwargs=_template_kwargs(body.chat_template_kwargs or {}),
     )
 
 
+def _template_kwargs(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in given.items():
+        path = f"chat_template_kwargs.{name[:64]}"
+        if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
+            raise RequestError(
+                f"'chat_template_kwargs' has the key {shown(name)}; it must be the name of a variable",
+                param="chat_template_kwargs",
+            )
+        if name in RESERVED_NAMES:
+            raise RequestError(f"{path!r} cannot be given: the name is the server's own", param=path)
+        _check_json(value, path)
+    return given
+
+
+def _check_json(value: object, path: str) -> None:
+    """Raises RequestError for texts that are none, and for nesting that would exhaust the stack."""
+    layer: list[object] = [value]
+    for _ in range(MAX_KWARGS_DEPTH):
+        texts = (each for each in layer if isinstance(each, str))
+        for text in texts:
+            at(path, clean_text, text)
+        layer = [inner for each in layer for inner in _inside(each)]
+        if not layer:
+            return
+    raise RequestError(f"{path!r} is nested more than {MAX_KWARGS_DEPTH} deep", param=path)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list) else ()
+
+
 def _message(body: MessageBody, path: str) -> Message:
-    for name in ("tool_calls", "function_call"):
-        if getattr(body, name):
-            raise _unsupported(f"{path}.{name}")
+    refuse(body.model_extra or {}, MESSAGE_REFUSED, f"{path}.")
     role: Role = body.role
     return Message(
         role, _parts(body.content, f"{path}.content"), name=body.name, tool_call_id=body.tool_call_id
@@ -369,11 +386,3 @@ def _part(part: object, path: str) -> str:
     if not isinstance(text, str):
         raise RequestError(f"'{path}.text' is {shown(text)}; it must be a string", param=f"{path}.text")
     return at(f"{path}.text", clean_text, text)
-
-
-def _unsupported(path: str) -> RequestError:
-    return RequestError(
-        f"{path!r} is not supported yet; leave it out rather than have it ignored",
-        param=path,
-        code="unsupported_parameter",
-    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
+from jinja2.defaults import DEFAULT_NAMESPACE
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -17,7 +18,7 @@ from sapwood.chat.lookalikes import STAND_INS, LookalikeGuard, Segment
 from sapwood.chat.tokenizer import SpecialToken, Tokenizer
 from sapwood.errors import ModelError, RequestError
 
-__all__ = ["DEFAULT_TEMPLATE", "ChatTemplate", "Segment", "encode_chat"]
+__all__ = ["DEFAULT_TEMPLATE", "RESERVED_NAMES", "ChatTemplate", "Segment"]
 
 DEFAULT_TEMPLATE = (
     "{% for message in messages %}"
@@ -26,6 +27,21 @@ DEFAULT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 """ChatML, for models that bring no template."""
+
+RESERVED_NAMES = frozenset(
+    {
+        "add_generation_prompt",
+        "bos_token",
+        "documents",
+        "eos_token",
+        "messages",
+        "raise_exception",
+        "strftime_now",
+        "tools",
+        *DEFAULT_NAMESPACE,
+    }
+)
+"""Variables and functions of every template; a request's own variables cannot take their names."""
 
 
 class ChatTemplate:
@@ -51,8 +67,10 @@ class ChatTemplate:
         environment = _environment()
         if strftime_now is not None:
             environment.globals["strftime_now"] = strftime_now
+        source = DEFAULT_TEMPLATE if source is None else source
         try:
-            self._template = environment.from_string(DEFAULT_TEMPLATE if source is None else source)
+            self._template = environment.from_string(source)
+            self._reads = meta.find_undeclared_variables(environment.parse(source))
         except (jinja2.TemplateError, RecursionError) as error:
             raise ModelError(f"the model's chat template is not valid Jinja: {error}") from error
 
@@ -68,6 +86,10 @@ class ChatTemplate:
             eos_token="" if tokenizer.eos_id is None else tokenizer.token_text(tokenizer.eos_id),
             strftime_now=strftime_now,
         )
+
+    def unread(self, names: Iterable[str]) -> list[str]:
+        """Those of a request's own variables that the template never looks at."""
+        return [name for name in names if name not in self._reads]
 
     def render(
         self,
@@ -93,25 +115,6 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template is foreign code and fails in its own ways
             raise _request_error(f"the chat template fails over the messages: {error}") from error
-
-
-def encode_chat(
-    tokenizer: Tokenizer,
-    template: ChatTemplate,
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    add_generation_prompt: bool = True,
-    tools: Sequence[Mapping[str, Any]] | None = None,
-    extra: Mapping[str, Any] | None = None,
-) -> list[int]:
-    """The prompt's token ids; as transformers' `apply_chat_template`, save that look-alikes stay text."""
-    segments = template.render(
-        messages, add_generation_prompt=add_generation_prompt, tools=tools, extra=extra
-    )
-    ids: list[int] = []
-    for n, segment in enumerate(segments):
-        ids += tokenizer.encode(segment.text, special=segment.trusted, continues=n > 0)
-    return ids
 
 
 class _Refusal(jinja2.TemplateError):

@@ -1,4 +1,4 @@
-"""The command line. Data goes to stdout, talk to stderr; 0 done, 1 it failed, 2 wrong usage."""
+"""The command line. Data goes to stdout, talk to stderr; 0 done, 1 it failed, 2 wrong usage, 130 after Ctrl-C."""
 
 from __future__ import annotations
 

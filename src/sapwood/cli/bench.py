@@ -4,49 +4,98 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 
 import sapwood
+from sapwood.cli.flags import MOST_THREADS, filled, one_of, whole
 from sapwood.errors import UsageError
 
 SUITES = ("serve", "cache", "kernels")
+_OF_SERVE = ("serve",)
+_GO_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "--against": _OF_SERVE,
+        "--ours": _OF_SERVE,
+        "--llama-server": _OF_SERVE,
+        "--cases": _OF_SERVE,
+        "--pairs": _OF_SERVE,
+        "--threads": ("serve", "kernels"),
+    }
+)
+"""Flags that not every suite has."""
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(help="serve, cache or kernels.", metavar="SUITE")] = "serve",
+    context: typer.Context,
+    suite: Annotated[
+        str,
+        typer.Argument(help="serve, cache or kernels.", metavar="SUITE", parser=one_of("SUITE", SUITES)),
+    ] = "serve",
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="URL", help="serve: the peer, any OpenAI-compatible server."),
+        typer.Option(
+            "--against",
+            metavar="URL",
+            help="serve: the peer, any OpenAI-compatible server.",
+            parser=filled("--against"),
+        ),
     ] = None,
     ours: Annotated[
-        str | None, typer.Option("--ours", metavar="URL", help="serve: a Sapwood server that runs already.")
+        str | None,
+        typer.Option(
+            "--ours",
+            metavar="URL",
+            help="serve: a Sapwood server that runs already.",
+            parser=filled("--ours"),
+        ),
     ] = None,
     llama_server: Annotated[
         str | None,
-        typer.Option("--llama-server", metavar="PATH", help="serve: llama.cpp's server as the peer."),
+        typer.Option(
+            "--llama-server",
+            metavar="PATH",
+            help="serve: llama.cpp's server as the peer.",
+            parser=filled("--llama-server"),
+        ),
     ] = None,
     cases: Annotated[
-        str | None, typer.Option("--cases", metavar="A,B", help="serve: only these cases.")
+        str | None,
+        typer.Option("--cases", metavar="A,B", help="serve: only these cases.", parser=filled("--cases")),
     ] = None,
     pairs: Annotated[
-        int | None, typer.Option("--pairs", metavar="N", help="serve: how often each server runs each case.")
+        int | None,
+        typer.Option(
+            "--pairs",
+            metavar="N",
+            help="serve: how often each server runs each case.",
+            parser=whole("--pairs", 1),
+        ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="Of each server, or of the kernels.")
+        int | None,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            help="Of each server, or of the kernels; default 2.",
+            parser=whole("--threads", 1, MOST_THREADS),
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes; the figures mean nothing.")] = False,
     full: Annotated[bool, typer.Option("--full", help="The long versions.")] = False,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="FILE", help="Also write the document there.")
+        str | None,
+        typer.Option("--out", metavar="FILE", help="Also write the document there.", parser=filled("--out")),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Nothing but the document on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The document on stdout, not the table.")] = False,
 ) -> None:
     """Measure this machine: serving against a peer, the cache alone, or the kernels."""
-    if suite not in SUITES:
-        raise UsageError(f"there is no suite {suite!r}", hint=f"choose one of {', '.join(SUITES)}")
+    if quick and full:
+        raise UsageError("--quick and --full exclude each other")
     values = {
         "--against": against,
         "--ours": ours,
@@ -56,10 +105,14 @@ def bench(
         "--threads": threads,
         "--out": out,
     }
+    given = {flag: value for flag, value in values.items() if value is not None}
+    for flag in given:
+        if suite not in _GO_WITH.get(flag, SUITES):
+            raise UsageError(f"{flag} goes with {' and '.join(_GO_WITH[flag])}, not with {suite}")
     switches = {"--quick": quick, "--full": full, "--json": json}
-    arguments = [suite, *(f"{flag}={value}" for flag, value in values.items() if value is not None)]
+    arguments = [suite, *(f"{flag}={value}" for flag, value in given.items())]
     arguments += [flag for flag, on in switches.items() if on]
-    raise typer.Exit(_harness().main(arguments))
+    raise typer.Exit(_harness().main(arguments, called_as=["sapwood", *context.obj]))
 
 
 def _harness() -> Any:

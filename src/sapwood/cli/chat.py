@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
-from sapwood.cli.flags import KvMemory, Model, Threads, Weights, choice, size
-from sapwood.config import ModelConfig, WeightFormat
+from sapwood.cli.flags import MODEL, KvMemory, Model, Temperature, Threads, Weights, filled, whole
+from sapwood.config import ModelConfig
 from sapwood.errors import RequestError, UsageError
 
 if TYPE_CHECKING:
@@ -29,26 +29,40 @@ class Partner(Protocol):
 def chat(
     model: Model = None,
     url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Talk to a server instead of loading a model.")
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Talk to a server instead of loading a model.",
+            parser=filled("--url"),
+        ),
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", metavar="TEXT", help="The system message.")
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option("--max-tokens", metavar="N", help="Longest answer; default: what fits.", min=1),
+        typer.Option(
+            "--max-tokens",
+            metavar="N",
+            help="Longest answer; default: what fits.",
+            parser=whole("--max-tokens", 1),
+        ),
     ] = None,
-    temperature: Annotated[float, typer.Option("--temperature", metavar="T", help="0 is greedy.")] = 0.0,
+    temperature: Temperature = 0.0,
     kv_memory: KvMemory = None,
-    weights: Weights = "auto",
+    weights: Weights = MODEL.weights,
     threads: Threads = None,
 ) -> None:
-    """Talk with MODEL. Each turn tells how much of its prompt was reused. An empty line or Ctrl-D ends."""
+    """Talk with MODEL. Each turn tells how much of its prompt was reused.
+
+    An empty line or Ctrl-D ends; Ctrl-C cuts an answer short, and anywhere else ends with status 130.
+    """
     from sapwood.cli.local import LocalModel, Options
     from sapwood.cli.remote import RemoteModel
     from sapwood.cli.talk import Talk
 
-    if url is not None and (kv_memory or threads or weights != "auto"):
+    if url is not None and (kv_memory is not None or threads is not None or weights != MODEL.weights):
         raise UsageError("--url takes the server's own --kv-memory, --weights and --threads")
     talk = Talk()
     with ExitStack() as stack:
@@ -57,9 +71,9 @@ def chat(
             partner = RemoteModel(url, model)
         else:
             config = ModelConfig(
-                model=model or ModelConfig().model,
-                weights=choice("--weights", weights, WeightFormat),
-                kv_memory=size("--kv-memory", kv_memory),
+                model=MODEL.model if model is None else model,
+                weights=weights,
+                kv_memory=kv_memory,
                 threads=threads,
             )
             partner = stack.enter_context(LocalModel(config, talk))
@@ -72,7 +86,7 @@ def converse(partner: Partner, talk: Talk, options: Options, system: str | None)
     while line := talk.ask("> "):
         history.append({"role": "user", "content": line})
         try:
-            text = _speak(partner.answer(history, options))
+            text = _speak(partner.answer(history, options), talk)
         except RequestError as error:
             # This turn cannot be answered (it no longer fits, say); the ones before stand.
             talk.say(str(error))
@@ -82,14 +96,17 @@ def converse(partner: Partner, talk: Talk, options: Options, system: str | None)
         talk.say(f"reused {partner.turn.reused_tokens} of {partner.turn.prompt_tokens} tokens")
 
 
-def _speak(pieces: Iterator[str]) -> str:
+def _speak(pieces: Iterator[str], talk: Talk) -> str:
     """Print an answer as it comes. Ctrl-C cuts it short; what was said stays said."""
     said: list[str] = []
+    cut = False
     try:
         for piece in pieces:
             said.append(piece)
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
-        pass
+        cut = True
     print(flush=True)
+    if cut:
+        talk.say("interrupted")
     return "".join(said)

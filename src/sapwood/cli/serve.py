@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sapwood.cli.flags import KvMemory, Model, Threads, Weights, choice, size
+from sapwood.cli.flags import (
+    MODEL,
+    KvMemory,
+    Model,
+    Threads,
+    Weights,
+    filled,
+    metavar,
+    one_of,
+    whole,
+    words,
+)
 from sapwood.config import (
     CacheConfig,
     EvictionName,
@@ -18,91 +29,174 @@ from sapwood.config import (
     OrderName,
     SchedulerConfig,
     ServerConfig,
-    WeightFormat,
 )
 from sapwood.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from sapwood.cli.talk import Talk
+    from sapwood.engine import Built
+
+CACHE, SCHEDULER, SERVER = CacheConfig(), SchedulerConfig(), ServerConfig()
+"""The defaults."""
+LEDGERS = tuple(name for name in words(LedgerName) if name != "contract")
+"""Those that are there; `contract` is to come."""
+
+
+def _ledger(value: Any) -> Any:
+    if value == "contract":
+        raise UsageError(
+            "--ledger contract is not there yet", hint="use physical, what was really not recomputed"
+        )
+    return one_of("--ledger", LEDGERS)(value)
+
+
+def _cache_dir(value: Any) -> str:
+    if value != "none":
+        raise UsageError("--cache-dir takes only none so far", hint="prefixes live as long as the process")
+    return str(value)
 
 
 def serve(
     model: Model = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on.", parser=filled("--host"), metavar="HOST")
+    ] = SERVER.host,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", metavar="N", help="Port; 0 takes a free one.", parser=whole("--port", 0, 65535)
+        ),
+    ] = SERVER.port,
     kv_memory: KvMemory = None,
-    page_size: Annotated[int, typer.Option("--page-size", metavar="N", help="Tokens per page.")] = 1,
+    page_size: Annotated[
+        int,
+        typer.Option(
+            "--page-size", metavar="N", help="Tokens per page.", parser=whole("--page-size", 1, 256)
+        ),
+    ] = CACHE.page_size,
     prefix_index: Annotated[
-        str, typer.Option("--prefix-index", metavar="radix|none", help="none switches reuse off.")
-    ] = "radix",
+        IndexName,
+        typer.Option(
+            "--prefix-index",
+            metavar=metavar(IndexName),
+            help="none switches reuse off.",
+            parser=one_of("--prefix-index", words(IndexName)),
+        ),
+    ] = CACHE.prefix_index,
     eviction_policy: Annotated[
-        str, typer.Option("--eviction-policy", metavar="lru", help="Which prefix gives up its pages first.")
-    ] = "lru",
+        EvictionName,
+        typer.Option(
+            "--eviction-policy",
+            metavar=metavar(EvictionName),
+            help="Which prefix gives up its pages first.",
+            parser=one_of("--eviction-policy", words(EvictionName)),
+        ),
+    ] = CACHE.eviction_policy,
     schedule_policy: Annotated[
-        str, typer.Option("--schedule-policy", metavar="fcfs|lpm", help="Order of the waiting requests.")
-    ] = "lpm",
+        OrderName,
+        typer.Option(
+            "--schedule-policy",
+            metavar=metavar(OrderName),
+            help="Order of the waiting requests; default: most reuse first, with bounded waiting.",
+            parser=one_of("--schedule-policy", words(OrderName)),
+        ),
+    ] = SCHEDULER.schedule_policy,
     chunk_tokens: Annotated[
-        int, typer.Option("--chunk-tokens", metavar="N", help="Most tokens computed in one step.")
-    ] = 512,
+        int,
+        typer.Option(
+            "--chunk-tokens",
+            metavar="N",
+            help="Most tokens computed in one step.",
+            parser=whole("--chunk-tokens", 1),
+        ),
+    ] = SCHEDULER.chunk_tokens,
     max_running: Annotated[
-        int, typer.Option("--max-running", metavar="N", help="Most sequences that run at once.")
-    ] = 32,
+        int,
+        typer.Option(
+            "--max-running",
+            metavar="N",
+            help="Most sequences that run at once.",
+            parser=whole("--max-running", 1),
+        ),
+    ] = SCHEDULER.max_running,
     max_context: Annotated[
         int | None,
-        typer.Option("--max-context", metavar="N", help="Longest prompt + answer in tokens."),
+        typer.Option(
+            "--max-context",
+            metavar="N",
+            help="Longest prompt + answer in tokens; default: the model's.",
+            parser=whole("--max-context", 2),
+        ),
     ] = None,
-    weights: Weights = "auto",
+    weights: Weights = MODEL.weights,
     kv_dtype: Annotated[
-        str, typer.Option("--kv-dtype", metavar="f16|bf16|f32", help="How keys and values are stored.")
-    ] = "f16",
+        KvDtype,
+        typer.Option(
+            "--kv-dtype",
+            metavar=metavar(KvDtype),
+            help="How keys and values are stored.",
+            parser=one_of("--kv-dtype", words(KvDtype)),
+        ),
+    ] = MODEL.kv_dtype,
     threads: Threads = None,
     ledger: Annotated[
-        str, typer.Option("--ledger", metavar="auto|physical", help="Whose numbers `usage` shows.")
-    ] = "auto",
+        LedgerName,
+        typer.Option(
+            "--ledger", metavar="|".join(LEDGERS), help="Whose numbers `usage` shows.", parser=_ledger
+        ),
+    ] = SERVER.ledger,
     served_model_name: Annotated[
-        str | None, typer.Option("--served-model-name", metavar="NAME", help="The name that clients use.")
+        str | None,
+        typer.Option(
+            "--served-model-name",
+            metavar="NAME",
+            help="The name that clients use; default: the model's.",
+            parser=filled("--served-model-name"),
+        ),
     ] = None,
     cache_dir: Annotated[
         str,
-        typer.Option("--cache-dir", metavar="none", help="Where prefixes outlive the process: none yet."),
+        typer.Option(
+            "--cache-dir",
+            metavar="none",
+            help="Where prefixes outlive the process: none yet.",
+            parser=_cache_dir,
+        ),
     ] = "none",
     log_json: Annotated[
         bool, typer.Option("--log-json", help="One JSON line per request on stderr.")
     ] = False,
 ) -> None:
-    """Serve MODEL over HTTP: OpenAI's completions, chat completions and models."""
-    _refuse_what_is_to_come(ledger, cache_dir)
-    model_config = ModelConfig(
-        model=model or ModelConfig().model,
-        weights=choice("--weights", weights, WeightFormat),
-        kv_dtype=choice("--kv-dtype", kv_dtype, KvDtype),
-        kv_memory=size("--kv-memory", kv_memory),
-        threads=threads,
+    """Serve MODEL over HTTP: OpenAI's completions, chat completions and models. Ctrl-C ends it, status 0."""
+    del cache_dir  # there is one so far, and it is checked
+    _serve(
+        ModelConfig(
+            model=MODEL.model if model is None else model,
+            weights=weights,
+            kv_dtype=kv_dtype,
+            kv_memory=kv_memory,
+            threads=threads,
+        ),
+        CacheConfig(page_size=page_size, prefix_index=prefix_index, eviction_policy=eviction_policy),
+        SchedulerConfig(
+            chunk_tokens=chunk_tokens,
+            max_running=max_running,
+            max_context=max_context,
+            schedule_policy=schedule_policy,
+        ),
+        ServerConfig(
+            host=host, port=port, served_model_name=served_model_name, ledger=ledger, log_json=log_json
+        ),
     )
-    cache = CacheConfig(
-        page_size=page_size,
-        prefix_index=choice("--prefix-index", prefix_index, IndexName),
-        eviction_policy=choice("--eviction-policy", eviction_policy, EvictionName),
-    )
-    scheduler = SchedulerConfig(
-        chunk_tokens=chunk_tokens,
-        max_running=max_running,
-        max_context=max_context,
-        schedule_policy=choice("--schedule-policy", schedule_policy, OrderName),
-    )
-    server = ServerConfig(
-        host=host,
-        port=port,
-        served_model_name=served_model_name,
-        ledger=choice("--ledger", ledger, LedgerName),
-        log_json=log_json,
-    )
-    _serve(model_config, cache, scheduler, server)
 
 
 def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, config: ServerConfig) -> None:
     from sapwood.cli.talk import Talk
-    from sapwood.engine import Built, build_engine
+    from sapwood.engine import build_engine
+    from sapwood.model import check_name
     from sapwood.server import Server
-    from sapwood.units import format_size
 
+    check_name(model.model)  # before anyone can connect to a server that will never be
     talk = Talk()
 
     def go_on(step: str, progress: Callable[[str], None]) -> None:
@@ -113,13 +207,7 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
     def load() -> Built:
         with talk.working(f"loading {model.model}") as progress:
             built = build_engine(model, cache, scheduler, progress=lambda step: go_on(step, progress))
-        facts = built.facts
-        exactness = "exact" if facts.exact else "not exact"
-        tokens = facts.capacity_pages * facts.page_size
-        talk.say(f"{facts.model} · {facts.ops} ops, {exactness} · context {facts.max_context} tokens")
-        talk.say(f"KV: {tokens} tokens in {format_size(facts.kv_memory)}, {facts.kv_memory_reason}")
-        for notice in facts.notices:
-            talk.say(f"note: {notice}")
+        _introduce(built, scheduler.max_context, talk)
         return built
 
     server = Server(load, config, talk.say)
@@ -127,10 +215,19 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
     server.run()
 
 
-def _refuse_what_is_to_come(ledger: str, cache_dir: str) -> None:
-    if ledger == "contract":
-        raise UsageError(
-            "--ledger contract is not there yet", hint="use physical, what was really not recomputed"
+def _introduce(built: Built, max_context: int | None, talk: Talk) -> None:
+    """What was built, for the operator."""
+    from sapwood.units import format_size
+
+    facts = built.facts
+    exactness = "exact" if facts.exact else "not exact"
+    tokens = facts.capacity_pages * facts.page_size
+    talk.say(f"{facts.model} · {facts.ops} ops, {exactness} · context {facts.max_context} tokens")
+    talk.say(f"KV: {tokens} tokens in {format_size(facts.kv_memory)} ({facts.kv_memory_reason})")
+    notices = list(facts.notices)
+    if max_context is not None and max_context > facts.max_context:
+        notices.append(
+            f"--max-context is {max_context}, more than the model's {facts.max_context}, which holds"
         )
-    if cache_dir != "none":
-        raise UsageError("--cache-dir takes only none so far", hint="prefixes live as long as the process")
+    for notice in notices:
+        talk.say(f"note: {notice}")

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from sapwood.errors import UsageError
+
 
 class Talk:
     """Lines and spinners on stderr; in a pipe, one plain line for each stage."""
@@ -25,6 +27,12 @@ class Talk:
             return input()
         except EOFError:
             return None
+        except UnicodeDecodeError:
+            raise UsageError("what stdin holds is no text in UTF-8") from None
+        except KeyboardInterrupt:
+            if self._console.is_terminal:
+                self._console.print()
+            raise
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:

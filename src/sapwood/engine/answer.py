@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sapwood.engine.stops import Cut, StopMatcher
 from sapwood.sched import Sequence
-from sapwood.types import Delta, FinishReason, Request, TokenLogprob, Usage
+from sapwood.types import Delta, Event, FinishReason, Request, TokenLogprob, Usage
 
 
 class Detok(Protocol):
@@ -77,18 +77,38 @@ class Sample:
 
 
 class Answer:
-    """All samples of one request. `held` are those that wait until the first has read the prompt for them."""
+    """All samples of one request. Those after the first begin when it has read the prompt for them.
 
-    def __init__(self, request: Request, samples: tuple[Sample, ...], added_at: float) -> None:
+    `begin` makes the sample of an index, which needs no place before it begins.
+    """
+
+    def __init__(self, request: Request, begin: Callable[[int], Sample], added_at: float) -> None:
         self.request = request
-        self.samples = samples
         self.added_at = added_at
-        self.held = list(samples[1:])
         self.scored = False
+        self.samples = [begin(0)]
+        self._begin = begin
 
     @property
     def live(self) -> list[Sample]:
+        """Those that have begun and are not over."""
         return [sample for sample in self.samples if sample.finish is None]
+
+    @property
+    def over(self) -> bool:
+        return len(self.samples) == self.request.params.n and not self.live
+
+    def begin_rest(self) -> list[Sample]:
+        """The samples that have not begun; none the second time."""
+        begun = [self._begin(index) for index in range(len(self.samples), self.request.params.n)]
+        self.samples += begun
+        return begun
+
+    def end(self, finish: FinishReason) -> list[Event]:
+        """Stop all samples, also those that never began."""
+        ended: list[Event] = [sample.end(finish) for sample in self.live]
+        missing = range(len(self.samples), self.request.params.n)
+        return ended + [Delta(self.request.id, index, "", (), finish=finish) for index in missing]
 
     @property
     def usage(self) -> Usage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sapwood.cache import PrefixCache
@@ -35,6 +35,8 @@ class BuiltFacts:
     kv_memory_reason: str
     sampling: SamplingDefaults
     notices: tuple[str, ...]
+    policies: Mapping[str, str]
+    """Of eviction, of the schedule, and the kind of prefix index, by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +74,12 @@ def build_engine(
         reuse=cache.prefix_index != "none",
         paranoid=paranoid,
     )
-    facts = _facts(loaded, engine, cache.page_size, template)
+    policies = {
+        "eviction": cache.eviction_policy,
+        "schedule": scheduler.schedule_policy,
+        "prefix_index": cache.prefix_index,
+    }
+    facts = _facts(loaded, engine, cache.page_size, tokenizer, template, policies)
     return Built(EngineLoop(engine).start(), tokenizer, template, facts)
 
 
@@ -87,14 +94,31 @@ def load_tokenizer(name: str, vocab: VocabSource | None) -> Tokenizer:
 
 
 def model_facts(model: Model, tokenizer: Tokenizer) -> ModelFacts:
-    ends = dict.fromkeys(model.spec.eos_token_ids)
-    if tokenizer.eos_id is not None:
-        ends[tokenizer.eos_id] = None
-    return ModelFacts(model.fingerprint, model.spec.max_context, model.spec.vocab_size, tuple(ends))
+    """End tokens that the model gives no logit are left out: it can never draw them."""
+    vocab_size = model.spec.vocab_size
+    ends = tuple(id for id in _ends(model, tokenizer) if 0 <= id < vocab_size)
+    return ModelFacts(model.fingerprint, model.spec.max_context, vocab_size, ends)
 
 
-def _facts(model: Model, engine: Engine, page_size: int, template: ChatTemplate) -> BuiltFacts:
+def _ends(model: Model, tokenizer: Tokenizer) -> tuple[int, ...]:
+    own = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
+    return tuple(dict.fromkeys((*model.spec.eos_token_ids, *own)))
+
+
+def _facts(
+    model: Model,
+    engine: Engine,
+    page_size: int,
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    policies: Mapping[str, str],
+) -> BuiltFacts:
     notices = list(model.notices)
+    notices += [
+        f"the end token {id} is not in the vocabulary of {model.spec.vocab_size}; it is ignored"
+        for id in _ends(model, tokenizer)
+        if id not in engine.model.eos
+    ]
     if template.notice:
         notices.append(template.notice)
     if engine.limits.pool < engine.limits.context:
@@ -116,4 +140,5 @@ def _facts(model: Model, engine: Engine, page_size: int, template: ChatTemplate)
         kv_memory_reason=model.kv_memory.reason,
         sampling=model.sampling,
         notices=tuple(notices),
+        policies=policies,
     )

@@ -1,6 +1,6 @@
 """From requests to events: the synchronous core. Read this first.
 
-    add(request) ──► Answer with n Samples ──► Sequences ──► Scheduler
+    add(request) ──► Answer with up to n Samples ──► Sequences ──► Scheduler
     step:  schedule() → StepPlan    run(plan) → StepResult    apply(result) → events
 
 One thread calls everything here, between steps. The clock is an argument. A request ends in exactly one
@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sapwood.cache import Flushed, Namespace, PrefixCache
 from sapwood.config import SchedulerConfig
 from sapwood.engine.answer import Answer, Detokenizer, Sample
-from sapwood.engine.limits import Limits, ModelFacts
+from sapwood.engine.limits import Admission, Limits, ModelFacts
 from sapwood.engine.stats import EngineStats, PageCounts, Tally
 from sapwood.errors import RequestError
 from sapwood.plan import Runner, SequenceResult, StepPlan, StepResult
@@ -70,6 +70,7 @@ class Engine:
             context=min(model.context, config.max_context or model.context),
             pool=cache.capacity_pages * cache.page_size,
             vocab_size=model.vocab_size,
+            priorities=config.schedule_policy == "priority",
         )
         self.tally = Tally()
         self._runner = runner
@@ -79,6 +80,7 @@ class Engine:
         self._pick_seed = pick_seed
         self._answers: dict[str, Answer] = {}
         self._samples: dict[SeqId, Sample] = {}
+        self._refused: list[Refused] = []
         self._next_seq = 0
         self._next_arrival = 0
 
@@ -87,25 +89,23 @@ class Engine:
         """Whether any request is unfinished."""
         return bool(self._answers)
 
-    @property
-    def request_ids(self) -> tuple[str, ...]:
-        """The unfinished requests, oldest first."""
-        return tuple(self._answers)
-
     # ---- between steps -----------------------------------------------------------------------------------
 
     def add(self, request: Request, now: float) -> None:
         """Queue a request. Raises RequestError (ContextLengthError if it is too long) and changes nothing."""
-        max_len = self.limits.check(request)
+        self.admit(self.limits.admit(request), now)
+
+    def admit(self, admission: Admission, now: float) -> None:
+        """Queue a request that `limits` admitted. Raises RequestError if its id is in use."""
+        request = admission.request
         if request.id in self._answers:
             raise RequestError(
                 f"a request with id {request.id!r} is still being served; ids must be unique", param="id"
             )
-        answer = Answer(request, self._new_samples(request, max_len), now)
+        answer = Answer(request, self._sample_maker(admission), now)
         self._next_arrival += 1
         self._answers[request.id] = answer
-        self._samples.update((sample.sequence.id, sample) for sample in answer.samples)
-        self._scheduler.add(answer.samples[0].sequence, now)
+        self._enqueue(answer.samples)
 
     def abort(self, request_id: str) -> list[Event]:
         """End a request in whatever state it is: its last events, or none if it is over or was never here."""
@@ -113,8 +113,8 @@ class Engine:
         if answer is None:
             return []
         self.tally.aborts += 1
-        events: list[Event] = [sample.end("abort") for sample in self._stop_samples(answer)]
-        return [*events, self._close(answer)]
+        self._stop_samples(answer)
+        return [*answer.end("abort"), self._close(answer)]
 
     def flush(self) -> Flushed:
         """Forget all prefixes. Running requests finish; nothing computed before the call matches after it."""
@@ -122,7 +122,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         books = self.cache.books()
-        running = sum(any(self._is_running(s) for s in answer.live) for answer in self._answers.values())
+        running = self._scheduler.running_requests
         return self.tally.snapshot(
             pages=PageCounts(books.free, books.evictable, books.leased, books.private),
             running=running,
@@ -142,14 +142,15 @@ class Engine:
 
     def schedule(self, now: float) -> Scheduled:
         """Decide what to compute. With a plan, `run` and `apply` must follow before anything else."""
-        plan = self._scheduler.schedule(now)
+        plan = self._scheduler.schedule()
         events: list[Event] = []
         for notice in self._scheduler.take_notices():
-            sample = self._samples[notice.sequence.id]
             if isinstance(notice, Refused):
-                events += self._fail(sample, notice.reason)
-            elif sample.sequence.sample == 0:
-                events.append(self._start(sample, now))
+                self._refused.append(notice)
+            elif notice.sequence.sample == 0:
+                events.append(self._start(self._samples[notice.sequence.id], now))
+        if plan is None:
+            events += self._fail_refused()
         return Scheduled(plan, events)
 
     def run(self, plan: StepPlan) -> StepResult:
@@ -168,6 +169,7 @@ class Engine:
         events: list[Event] = []
         for outcome in self._scheduler.apply(result):
             events += self._apply_one(outcome, now)
+        events += self._fail_refused()
         self.tally.steps += 1
         if self._paranoid:
             self.cache.check()
@@ -183,7 +185,7 @@ class Engine:
         self.tally.computed_tokens += outcome.computed
         events: list[Event] = []
         if outcome.prompt_done:
-            events += self._prompt_done(answer, sample, now)
+            events += self._prompt_done(answer, sample)
         if outcome.drawn is not None:
             self._time_token(answer, sample, now)
             try:
@@ -198,34 +200,43 @@ class Engine:
         if sample.finish is not None:
             self._scheduler.finish(sample.sequence.id)
             del self._samples[sample.sequence.id]
-            if not answer.live:
+            if answer.over:
                 self.tally.finished += 1
                 events.append(self._close(answer))
         return events
 
     # ---- a request's life --------------------------------------------------------------------------------
 
-    def _new_samples(self, request: Request, max_len: int) -> tuple[Sample, ...]:
+    def _sample_maker(self, admission: Admission) -> Callable[[int], Sample]:
+        """Makes the samples of a request one by one, all from the same prompt, seed and age."""
+        request, arrival = admission.request, self._next_arrival
         params, scope = request.params, request.scope
         namespace = Namespace(self.model.fingerprint, scope.adapter, scope.tenant, scope.salt)
         seed = self._pick_seed() if params.seed is None else params.seed & _SEED_MASK
         end_tokens = tuple(
             dict.fromkeys(params.stop_token_ids + (() if params.ignore_eos else self.model.eos))
         )
-        sequences = [
-            Sequence(
+
+        def begin(index: int) -> Sample:
+            sequence = Sequence(
                 self._new_seq_id(),
                 request,
                 namespace,
-                arrival=self._next_arrival,
-                max_len=max_len,
-                sample=sample,
+                admission.prompt,
+                arrival=arrival,
+                max_len=admission.max_len,
+                sample=index,
                 seed=seed,
                 end_tokens=end_tokens,
             )
-            for sample in range(params.n)
-        ]
-        return tuple(Sample(sequence, self._detokenizer(request.prompt)) for sequence in sequences)
+            return Sample(sequence, self._detokenizer(request.prompt))
+
+        return begin
+
+    def _enqueue(self, samples: Iterable[Sample]) -> None:
+        for sample in samples:
+            self._samples[sample.sequence.id] = sample
+            self._scheduler.add(sample.sequence)
 
     def _new_seq_id(self) -> SeqId:
         self._next_seq += 1
@@ -237,11 +248,9 @@ class Engine:
         self.tally.queue.observe(now - answer.added_at)
         return Started(answer.request.id, answer.usage)
 
-    def _prompt_done(self, answer: Answer, sample: Sample, now: float) -> list[Event]:
+    def _prompt_done(self, answer: Answer, sample: Sample) -> list[Event]:
         """The prompt is read: its scores are complete, and the other samples can start from its pages."""
-        for held in answer.held:
-            self._scheduler.add(held.sequence, now)
-        answer.held.clear()
+        self._enqueue(answer.begin_rest())
         if answer.request.params.prompt_logprobs is None or answer.scored or sample.sequence.sample != 0:
             return []
         answer.scored = True
@@ -262,16 +271,21 @@ class Engine:
         self._stop_samples(answer)
         return [self._close(answer, reason)]
 
-    def _stop_samples(self, answer: Answer) -> list[Sample]:
-        live = answer.live
-        for sample in live:
+    def _fail_refused(self) -> list[Event]:
+        """Not while a plan is out: a refused sample's siblings may be part of it."""
+        events: list[Event] = []
+        for notice in self._refused:
+            sample = self._samples.get(notice.sequence.id)
+            if sample is not None:  # Else a sibling has ended the request.
+                events += self._fail(sample, notice.reason)
+        self._refused.clear()
+        return events
+
+    def _stop_samples(self, answer: Answer) -> None:
+        for sample in answer.live:
             self._scheduler.abort(sample.sequence.id)
             self._samples.pop(sample.sequence.id, None)
-        return live
 
     def _close(self, answer: Answer, error: str | None = None) -> Finished:
         del self._answers[answer.request.id]
         return Finished(answer.request.id, answer.usage, error)
-
-    def _is_running(self, sample: Sample) -> bool:
-        return self._scheduler.is_running(sample.sequence.id)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.types import Request
@@ -21,6 +25,17 @@ class ModelFacts:
     """Tokens with which the model ends its answer."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """A request that was checked, with what the check found out."""
+
+    request: Request
+    prompt: NDArray[np.int32]
+    """Its tokens, as all its samples read them; read-only."""
+    max_len: int
+    """Most tokens, prompt and answer, that a sample may reach."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on one sequence, in tokens. Immutable, so any thread may check against it."""
@@ -28,35 +43,56 @@ class Limits:
     context: int
     pool: int
     vocab_size: int
+    priorities: bool = False
+    """Whether the order of the waiting requests reads `priority`."""
 
     @property
     def longest(self) -> int:
         """Most tokens of prompt and answer together; the last one of an answer needs no place in the pool."""
         return min(self.context, self.pool + 1)
 
-    def check(self, request: Request) -> int:
-        """The most tokens (prompt and answer) that this request may reach.
+    def check(self, request: Request) -> None:
+        """All of `admit` that does not look at each prompt token, so it costs the same for any length."""
+        self._check_params(request)
+        self._max_len(request)
+
+    def admit(self, request: Request) -> Admission:
+        """Check a request in full; once is enough, a request does not change.
 
         Raises ContextLengthError when it is too long for the model or the pool, else RequestError.
         """
-        self._check_tokens(request)
         self._check_params(request)
-        return self._check_length(request)
+        max_len = self._max_len(request)
+        return Admission(request, self._tokens(request), max_len)
 
-    def _check_tokens(self, request: Request) -> None:
-        if not request.prompt:
-            raise RequestError("the prompt is empty; it must hold at least one token", param="prompt")
-        outside = next((t for t in request.prompt if not 0 <= t < self.vocab_size), None)
-        if outside is not None:
+    def _tokens(self, request: Request) -> NDArray[np.int32]:
+        try:
+            ids = np.fromiter(request.prompt, np.int64, len(request.prompt))
+            valid = ids.min() >= 0 and ids.max() < self.vocab_size
+        except OverflowError:
+            valid = False
+        if not valid:
+            outside = _first_outside(request.prompt, self.vocab_size)
             raise RequestError(
                 f"the prompt holds token id {outside}; ids must be between 0 and {self.vocab_size - 1}",
                 param="prompt",
             )
+        prompt = ids.astype(np.int32)
+        prompt.flags.writeable = False
+        return prompt
 
     def _check_params(self, request: Request) -> None:
+        if not request.prompt:
+            raise RequestError("the prompt is empty; it must hold at least one token", param="prompt")
+        if request.priority and not self.priorities:
+            raise RequestError(
+                f"'priority' is {request.priority}; the order in use does not read it, so it must be 0",
+                param="priority",
+                hint="start the server with --schedule-policy priority",
+            )
         params = request.params
         for name, ids in (("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias)):
-            outside = next((t for t in ids if not 0 <= t < self.vocab_size), None)
+            outside = _first_outside(ids, self.vocab_size)
             if outside is not None:
                 raise RequestError(
                     f"{name!r} holds token id {outside}; ids must be between 0 and {self.vocab_size - 1}",
@@ -73,7 +109,7 @@ class Limits:
                 param="min_tokens",
             )
 
-    def _check_length(self, request: Request) -> int:
+    def _max_len(self, request: Request) -> int:
         prompt, answer = len(request.prompt), request.params.max_tokens
         if answer is None:
             # As many as fit, but room for at least one.
@@ -96,3 +132,7 @@ class Limits:
                 param="prompt",
                 hint=f"{hint}, or start the server with more --kv-memory",
             )
+
+
+def _first_outside(ids: Iterable[int], vocab_size: int) -> int | None:
+    return next((int(id) for id in ids if not 0 <= id < vocab_size), None)

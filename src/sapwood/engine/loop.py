@@ -14,11 +14,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sapwood.cache import Flushed
 from sapwood.engine.engine import Engine
+from sapwood.engine.limits import Admission
 from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
 from sapwood.engine.stats import EngineStats
 from sapwood.errors import RequestError, SapwoodError, UnavailableError
@@ -33,7 +35,7 @@ _STALLED_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Add:
-    request: Request
+    admission: Admission
     mailbox: Mailbox
 
 
@@ -57,6 +59,17 @@ class _Stop:
 _Command = _Add | _Abort | _Call | _Stop
 
 
+class _Visit:
+    """How far a caller has read the answer to one request."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def open(self, mail: list[Event]) -> list[Event]:
+        self.over = isinstance(mail[-1], Finished)
+        return mail
+
+
 class EngineLoop:
     """Runs an Engine in a thread of its own. Every public method may be called from any thread.
 
@@ -72,6 +85,7 @@ class EngineLoop:
         self._closed: UnavailableError | None = None
         self._dead = False
         self._deadline: float | None = None
+        self._gone: set[str] = set()
         self._stats = engine.stats()
         self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
 
@@ -84,13 +98,11 @@ class EngineLoop:
         """Whether requests are being served; false once it was stopped or has died."""
         return self._thread.is_alive() and not self._dead
 
-    @property
-    def accepting(self) -> bool:
-        """Whether a new request would be taken; false from the call to `shutdown` on."""
-        return self.alive and self._closed is None
-
     def check(self, request: Request) -> None:
-        """What `generate` would refuse: raises RequestError or UnavailableError. Never waits."""
+        """What `generate` would refuse, but for prompt tokens that the model does not know. Never waits.
+
+        Raises RequestError or UnavailableError.
+        """
         self._engine.limits.check(request)
         if self._closed is not None:
             raise _again(self._closed)
@@ -105,36 +117,17 @@ class EngineLoop:
         Raises RequestError if it cannot be served, UnavailableError if the engine is stopping or died.
         """
         mailbox = AsyncMailbox()
-        self._submit(request, mailbox)
-        over = False
-        try:
-            while not over:
-                for event in await mailbox.get():
-                    over = isinstance(event, Finished)
+        with self._visit(request, mailbox) as visit:
+            while not visit.over:
+                for event in visit.open(await mailbox.get()):
                     yield event
-        except SapwoodError:
-            over = True
-            raise
-        finally:
-            if not over:
-                self._cancel(request, mailbox)
 
     def generate_blocking(self, request: Request) -> Iterator[Event]:
         """The same for a caller without an event loop; closing the iterator aborts the request."""
         mailbox = BlockingMailbox()
-        self._submit(request, mailbox)
-        over = False
-        try:
-            while not over:
-                for event in mailbox.get():
-                    over = isinstance(event, Finished)
-                    yield event
-        except SapwoodError:
-            over = True
-            raise
-        finally:
-            if not over:
-                self._cancel(request, mailbox)
+        with self._visit(request, mailbox) as visit:
+            while not visit.over:
+                yield from visit.open(mailbox.get())
 
     def call(self, function: Callable[[Engine], _T]) -> Future[_T]:
         """Run a function of the engine in its thread, between steps. Raises UnavailableError when gone."""
@@ -151,11 +144,13 @@ class EngineLoop:
     def shutdown(self, drain: float = 0.0) -> None:
         """Take no more requests, give those that run `drain` seconds to end, stop the rest, join the thread.
 
-        Those that are stopped get an UnavailableError. Blocks; a second call waits for the first.
+        Those that are stopped get an UnavailableError. Blocks; a second call may shorten the time, never
+        lengthen it, and waits too.
         """
         with self._door:
             if self._closed is None:
                 self._closed = UnavailableError("the engine is stopping; it takes no new requests")
+            if not self._dead:
                 self._commands.put(_Stop(drain))
         if self._thread.ident is None:
             self._close(self._closed)  # It was never started: nobody else would tell those who wait.
@@ -164,9 +159,20 @@ class EngineLoop:
 
     # ---- callers' side -----------------------------------------------------------------------------------
 
-    def _submit(self, request: Request, mailbox: Mailbox) -> None:
-        self._engine.limits.check(request)  # At once, not only after the running step.
-        self._send(_Add(request, mailbox))
+    @contextmanager
+    def _visit(self, request: Request, mailbox: Mailbox) -> Iterator[_Visit]:
+        """Submit a request; whoever leaves before its end has aborted it."""
+        # Checked here, in the caller's thread and at once, not only after the running step.
+        self._send(_Add(self._engine.limits.admit(request), mailbox))
+        visit = _Visit()
+        try:
+            yield visit
+        except SapwoodError:
+            visit.over = True  # The engine's last word.
+            raise
+        finally:
+            if not visit.over:
+                self._cancel(request, mailbox)
 
     def _send(self, command: _Command) -> None:
         with self._door:
@@ -226,9 +232,18 @@ class EngineLoop:
         return True
 
     def _publish(self, events: list[Event]) -> None:
-        """The counts before the events: whoever has an answer finds it counted."""
+        """The counts before the events: whoever has an answer finds it counted. Called between steps."""
         self._stats = self._engine.stats()
         self._deliver(events)
+        if self._gone:
+            self._abort_gone()
+
+    def _abort_gone(self) -> None:
+        for request_id in self._gone:
+            del self._mailboxes[request_id]
+            self._engine.abort(request_id)
+        self._gone.clear()
+        self._stats = self._engine.stats()
 
     def _obey(self, stalled: bool) -> None:
         """Carry out the commands that are there; wait for one only if nothing else is to be done."""
@@ -242,39 +257,41 @@ class EngineLoop:
 
     def _obey_one(self, command: _Command) -> None:
         match command:
-            case _Add(request, mailbox):
-                self._add(request, mailbox)
+            case _Add(admission, mailbox):
+                self._add(admission, mailbox)
             case _Abort(request_id, mailbox):
                 self._abort(request_id, mailbox)
             case _Call(function, answer):
                 _answer_call(function, answer, self._engine)
             case _Stop(drain):
-                self._deadline = self._clock() + drain
+                deadline = self._clock() + drain
+                self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
 
-    def _add(self, request: Request, mailbox: Mailbox) -> None:
+    def _add(self, admission: Admission, mailbox: Mailbox) -> None:
         try:
-            self._engine.add(request, self._clock())
+            self._engine.admit(admission, self._clock())
         except RequestError as error:
             mailbox.put(error)
         else:
-            self._mailboxes[request.id] = mailbox
+            self._mailboxes[admission.request.id] = mailbox
 
     def _abort(self, request_id: str, mailbox: Mailbox) -> None:
         # By mailbox too: a refused request may bear the id of one that runs.
         if self._mailboxes.get(request_id) is mailbox:
-            self._deliver(self._engine.abort(request_id))
+            self._publish(self._engine.abort(request_id))
 
     def _deliver(self, events: list[Event]) -> None:
-        """One piece of mail per request."""
+        """One piece of mail per request. Who cannot be reached is noted as gone: a plan may be out now."""
         mails: dict[str, list[Event]] = {}
         for event in events:
             mails.setdefault(event.request_id, []).append(event)
         for request_id, mail in mails.items():
-            over = isinstance(mail[-1], Finished)
-            mailbox = self._mailboxes.pop(request_id) if over else self._mailboxes[request_id]
-            if not mailbox.put(mail) and not over:
+            reached = self._mailboxes[request_id].put(mail)
+            if isinstance(mail[-1], Finished):
                 del self._mailboxes[request_id]
-                self._engine.abort(request_id)
+                self._gone.discard(request_id)
+            elif not reached:
+                self._gone.add(request_id)
 
     def _close(self, reason: UnavailableError) -> None:
         """Let nobody in any more, and nobody wait."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from sapwood.model.checkpoint import VocabSource
-from sapwood.model.fake import FakeRunner
 from sapwood.model.loading import Model, choose_ops, load_model
-from sapwood.model.pull import resolve
+from sapwood.model.pull import check_name, resolve
 from sapwood.model.runner import ModelRunner
 
-__all__ = ["FakeRunner", "Model", "ModelRunner", "VocabSource", "choose_ops", "load_model", "resolve"]
+__all__ = ["Model", "ModelRunner", "VocabSource", "check_name", "choose_ops", "load_model", "resolve"]

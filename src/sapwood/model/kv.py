@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sapwood.errors import UsageError
+from sapwood.units import format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _STORAGE: Mapping[str, type[np.generic]] = MappingProxyType(
     {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
 )
+
+LEAST_TOKENS = 64
+"""A pool for fewer serves nobody: a chat's format alone takes dozens."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,19 +52,37 @@ def bytes_per_token(spec: ModelSpec, dtype: KvDtype) -> int:
     return 2 * spec.layers * spec.kv_heads * spec.head_dim * np.dtype(_STORAGE[dtype]).itemsize
 
 
+def check_memory(spec: ModelSpec, memory: int, page_size: int, dtype: KvDtype) -> None:
+    """Raises UsageError where `memory` bytes hold fewer than LEAST_TOKENS tokens."""
+    page_bytes = bytes_per_token(spec, dtype) * page_size
+    tokens = memory // page_bytes * page_size
+    if tokens < LEAST_TOKENS:
+        needed = -(-LEAST_TOKENS // page_size) * page_bytes
+        raise UsageError(
+            f"KV memory of {format_size(memory)} holds {_tokens(tokens)}; at least {LEAST_TOKENS} must fit, "
+            f"and one page of {_tokens(page_size)} takes {format_size(page_bytes)}",
+            hint=f"give --kv-memory at least {-(-needed // 1024)}KiB",
+        )
+
+
 def allocate(spec: ModelSpec, memory: int, page_size: int, dtype: KvDtype) -> KvPool:
     """As many pages as fit in `memory` bytes; the system hands the memory over as pages are first written."""
     page_bytes = bytes_per_token(spec, dtype) * page_size
     pages = memory // page_bytes
     if pages < 1:
         raise UsageError(
-            f"KV memory of {memory} bytes holds no page: one page of {page_size} tokens takes {page_bytes} bytes",
-            hint=f"give --kv-memory at least {page_bytes}",
+            f"KV memory of {format_size(memory)} holds no page: "
+            f"one page of {_tokens(page_size)} takes {format_size(page_bytes)}",
+            hint=f"give --kv-memory at least {-(-page_bytes // 1024)}KiB",
         )
     shape = (spec.layers, pages, page_size, spec.kv_heads, spec.head_dim)
     try:
         return KvPool(np.empty(shape, _STORAGE[dtype]), np.empty(shape, _STORAGE[dtype]), dtype)
     except MemoryError as error:
         raise UsageError(
-            f"this machine cannot give {memory} bytes for KV pages", hint="lower --kv-memory"
+            f"this machine cannot give {format_size(memory)} for KV pages", hint="lower --kv-memory"
         ) from error
+
+
+def _tokens(count: int) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"

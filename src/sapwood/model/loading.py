@@ -80,13 +80,14 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
     path = resolve(config.model, progress=tell)
     checkpoint = load_checkpoint(path)
     checkpoint = _with_weights(checkpoint, config.weights)
+    memory = default_kv_memory() if config.kv_memory is None else KvMemory(config.kv_memory, "as given")
+    kv.check_memory(checkpoint.spec, memory.nbytes, page_size, config.kv_dtype)
     ops, ops_notices = choose_ops(config.threads)
 
     def packed(layer: int, layers: int) -> None:
         tell(f"packing weights: layer {layer} of {layers}")
 
     decoder = Decoder(checkpoint.spec, checkpoint.tensors, ops, packed)
-    memory = default_kv_memory() if config.kv_memory is None else KvMemory(config.kv_memory, "as given")
     pool = kv.allocate(checkpoint.spec, memory.nbytes, page_size, config.kv_dtype)
     return Model(
         name=config.model if config.model in KNOWN_MODELS else checkpoint.name,

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from sapwood.units import format_size
+
 SHARE = 0.25
 """Of the memory that is free now: the rest is for weights, other programs and the system's file cache."""
 MOST = 4 * 2**30
@@ -23,8 +25,8 @@ def default_kv_memory() -> KvMemory:
     free = free_memory()
     nbytes = min(int(free * SHARE), MOST)
     if nbytes == MOST:
-        return KvMemory(nbytes, f"the default limit, under a quarter of {free / 2**30:.1f} GiB free")
-    return KvMemory(nbytes, f"a quarter of {free / 2**30:.1f} GiB free")
+        return KvMemory(nbytes, f"the default is a quarter of free memory, at most {format_size(MOST)}")
+    return KvMemory(nbytes, f"the default, a quarter of {format_size(free)} free")
 
 
 def free_memory(group: Path = Path("/sys/fs/cgroup"), meminfo: Path = Path("/proc/meminfo")) -> int:

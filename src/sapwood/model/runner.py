@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from sapwood.model.decoder import Decoder
     from sapwood.model.kv import KvPool
+
+_log = logging.getLogger("sapwood.model")
 
 _SCORED_ROWS = 64
 """Rows of logits held at once when a prompt is scored: a vocabulary wide each."""
@@ -61,6 +64,9 @@ class ModelRunner:
             token = sampler.draw(drawn[work.seq], work.sample) if work.sample is not None else None
         except ValueError as error:
             return SequenceResult(work.seq, error=str(error))
+        except Exception as error:  # Whatever it is, it is about this sequence: the others get their tokens.
+            _log.exception("sequence %d could not be drawn for", work.seq)
+            return SequenceResult(work.seq, error=f"{type(error).__name__}: {error}")
         return SequenceResult(work.seq, token, scores)
 
     def _scores(self, hidden: NDArray[np.float32], share: _Share) -> Iterator[TokenLogprob]:

@@ -19,8 +19,6 @@ BLOCK_VALUES = 32
 BLOCK_BYTES: Mapping[str, int] = MappingProxyType({"q8_0": 34, "q4_0": 18, "q4_1": 20})
 """Bytes of one block: f16 scale, (q4_1: f16 minimum,) then the quants, as GGUF lays them out."""
 
-FLOAT_BYTES: Mapping[str, int] = MappingProxyType({"f32": 4, "f16": 2, "bf16": 2})
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawTensor:
@@ -38,10 +36,3 @@ class RawTensor:
     rows: int
     cols: int
     data: NDArray[Any]
-
-
-def row_bytes(format: TensorFormat, cols: int) -> int:
-    """Bytes of one row. `cols` must be a multiple of 32 for block formats."""
-    if format in BLOCK_BYTES:
-        return cols // BLOCK_VALUES * BLOCK_BYTES[format]
-    return cols * FLOAT_BYTES[format]

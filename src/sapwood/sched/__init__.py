@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from sapwood.sched.order import ORDERS, Candidate, Order
+from sapwood.sched.order import Candidate, Order, order_for
 from sapwood.sched.scheduler import Admitted, Notice, Outcome, Refused, Scheduler
 from sapwood.sched.sequence import Reuse, Sequence
 
 __all__ = [
-    "ORDERS",
     "Admitted",
     "Candidate",
     "Notice",
@@ -17,4 +16,5 @@ __all__ = [
     "Reuse",
     "Scheduler",
     "Sequence",
+    "order_for",
 ]

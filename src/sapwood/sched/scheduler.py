@@ -6,7 +6,7 @@ closes part of that gap under one token budget. The budget is spent in this orde
 1. running sequences one token short of their end (they decode), oldest first;
 2. running sequences with a longer gap (their prompt is being read), oldest first;
 3. waiting sequences, in the policy's order, while the pool can hold them. The first that does not fit ends
-   the admission: what is behind it in that order does not overtake it.
+   the admission: what is behind it in that order does not overtake it. `order.Gain` builds its bound on this.
 
 Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its
 first new token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot,
@@ -18,6 +18,7 @@ next token is what it would have been.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,8 +27,9 @@ from sapwood.config import SchedulerConfig
 from sapwood.errors import OutOfPagesError
 from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.sched.accounting import account, account_unread
-from sapwood.sched.order import ORDERS, Candidate, Order, SortKey
+from sapwood.sched.order import Order, order_for
 from sapwood.sched.sequence import Sequence
+from sapwood.sched.waiting import WaitingQueue
 from sapwood.types import SeqId, TokenLogprob
 
 
@@ -77,10 +79,9 @@ class Scheduler:
         self._reuse = reuse
         self._chunk_tokens = config.chunk_tokens
         self._max_running = config.max_running
-        self._order = order if order is not None else ORDERS[config.schedule_policy]
-        self._waiting: dict[SeqId, Sequence] = {}
-        self._returning: dict[SeqId, Sequence] = {}
+        self._queue = WaitingQueue(cache, order if order is not None else order_for(config))
         self._running: dict[SeqId, Sequence] = {}
+        self._running_per_request: Counter[int] = Counter()
         self._notices: list[Notice] = []
         self._planned: StepPlan | None = None
         self._step = 0
@@ -92,18 +93,19 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting) + len(self._returning)
+        return len(self._queue)
 
     @property
     def preemptions(self) -> int:
         return self._preemptions
 
-    def is_running(self, seq: SeqId) -> bool:
-        return seq in self._running
+    @property
+    def running_requests(self) -> int:
+        """Requests of which a sequence is running."""
+        return len(self._running_per_request)
 
-    def add(self, sequence: Sequence, now: float) -> None:
-        sequence.waiting_since = now
-        self._waiting[sequence.id] = sequence
+    def add(self, sequence: Sequence) -> None:
+        self._queue.add(sequence)
 
     def finish(self, seq: SeqId) -> bool:
         """Let go of a sequence in any state; what it computed stays in the tree. False if it is not here.
@@ -111,11 +113,12 @@ class Scheduler:
         Ending early (a client that left) and ending normally are the same to the pages.
         """
         self._expect_between_steps("finish")
-        if self._waiting.pop(seq, None) or self._returning.pop(seq, None):
+        if self._queue.remove(seq):
             return True
-        sequence = self._running.pop(seq, None)
+        sequence = self._running.get(seq)
         if sequence is None:
             return False
+        self._unseat(sequence)
         self._vacate(sequence)
         return True
 
@@ -127,7 +130,7 @@ class Scheduler:
         self._notices.clear()
         return notices
 
-    def schedule(self, now: float) -> StepPlan | None:
+    def schedule(self) -> StepPlan | None:
         """Orders for one step; None when there is nothing to compute. Must be followed by `apply`."""
         self._expect_between_steps("schedule")
         budget = self._chunk_tokens
@@ -136,16 +139,17 @@ class Scheduler:
         for sequence in decoding:
             if budget == 0:
                 break
-            if sequence.id in self._running and self._grow_or_preempt(sequence, now):
+            if sequence.id in self._running and self._grow_or_preempt(sequence):
                 works.append(self._work(sequence, 1))
                 budget -= 1
         for sequence in reading:
             if budget > 0 and sequence.id in self._running:
                 works.append(self._work(sequence, min(sequence.gap, budget)))
                 budget -= len(works[-1].tokens)
-        works.extend(self._admit(budget, now))
+        works.extend(self._admit(budget))
         if not works:
             return None
+        self._queue.charge((self._running[work.seq], len(work.tokens)) for work in works)
         self._step += 1
         self._planned = StepPlan(self._step, tuple(works))
         return self._planned
@@ -166,7 +170,7 @@ class Scheduler:
             raise ValueError(f"a result for sequence {answer.seq} stands where {work.seq} was ordered")
         if answer.error is not None:
             # Its pages may hold anything: they are freed, never committed.
-            del self._running[sequence.id]
+            self._unseat(sequence)
             self._release(sequence)
             return Outcome(sequence, prompt_done=False, error=answer.error)
         before = sequence.computed
@@ -185,7 +189,7 @@ class Scheduler:
         oldest_first = sorted(self._running.values(), key=lambda s: s.age)
         return [s for s in oldest_first if s.gap == 1], [s for s in oldest_first if s.gap > 1]
 
-    def _grow_or_preempt(self, sequence: Sequence, now: float) -> bool:
+    def _grow_or_preempt(self, sequence: Sequence) -> bool:
         """Make its lease cover all its tokens, preempting the youngest until it does. False if it went."""
         assert sequence.lease is not None
         while sequence.lease.covered < len(sequence):
@@ -193,20 +197,19 @@ class Scheduler:
                 self._cache.grow(sequence.lease, len(sequence))
             except OutOfPagesError:
                 victim = max(self._running.values(), key=lambda s: s.age)
-                self._preempt(victim, now)
+                self._preempt(victim)
                 if victim is sequence:
                     return False
         return True
 
-    def _preempt(self, sequence: Sequence, now: float) -> None:
-        del self._running[sequence.id]
+    def _preempt(self, sequence: Sequence) -> None:
+        self._unseat(sequence)
         self._vacate(sequence)
         sequence.computed = 0
         if sequence.scoring:
             sequence.scores.clear()  # Its prompt is read from the start again.
         sequence.preemptions += 1
-        sequence.waiting_since = now
-        self._returning[sequence.id] = sequence
+        self._queue.put_back(sequence)
         self._preemptions += 1
 
     def _work(self, sequence: Sequence, count: int) -> SequenceWork:
@@ -227,66 +230,43 @@ class Scheduler:
 
     # ---- admission ---------------------------------------------------------------------------------------
 
-    def _admit(self, budget: int, now: float) -> Iterable[SequenceWork]:
+    def _admit(self, budget: int) -> Iterable[SequenceWork]:
         """Start waiting sequences while budget, seats and pages allow; yields their first work."""
-        queue = self._queue(now) if budget > 0 and len(self._running) < self._max_running else []
-        for sequence in queue:
+        if budget == 0 or len(self._running) >= self._max_running:
+            return
+        for sequence in self._queue.in_order():
             if budget == 0 or len(self._running) >= self._max_running:
                 return
             shortage = self._start(sequence)
             if shortage is not None and self._running:
                 return
-            self._waiting.pop(sequence.id, None)
-            self._returning.pop(sequence.id, None)
+            self._queue.remove(sequence.id)
             if shortage is not None:
                 # Nothing runs that could free a page later: waiting would be for ever.
                 self._notices.append(Refused(sequence, shortage))
                 continue
-            self._running[sequence.id] = sequence
+            self._seat(sequence)
             yield (work := self._work(sequence, min(sequence.gap, budget)))
             budget -= len(work.tokens)
-
-    def _queue(self, now: float) -> list[Sequence]:
-        """Preempted sequences first, oldest first; then the policy's order."""
-        returning = sorted(self._returning.values(), key=lambda s: s.age)
-        return returning + sorted(self._waiting.values(), key=lambda s: self._sort_key(s, now))
-
-    def _sort_key(self, sequence: Sequence, now: float) -> SortKey:
-        cached = 0
-        if self._order.needs_cached and sequence.reads_cache:
-            cached = self._cache.match(sequence.namespace, sequence.tokens[:-1]).tokens
-        waited = now - sequence.waiting_since
-        priority = sequence.request.priority
-        length = len(sequence)
-        return self._order.key(Candidate(sequence.arrival, sequence.sample, length, cached, priority, waited))
 
     def _start(self, sequence: Sequence) -> str | None:
         """Lease its prefix and take the pages it needs next. Or say what is missing, and change nothing."""
         wanted = min(len(sequence) + 1, sequence.most_computed)
         # The last token is always computed: its logits are drawn from.
         limit = len(sequence) - 1 if sequence.reads_cache else 0
-        matched = self._cache.match(sequence.namespace, sequence.tokens[:limit]).tokens if limit else 0
-        if wanted - matched > self._cache.room():
-            return self._shortage(wanted - matched)
-        # The lease pins the matched pages first: they are not room for the rest.
-        lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
-        try:
-            self._cache.grow(lease, wanted)
-        except OutOfPagesError:
-            self._cache.release(lease)
-            return self._shortage(wanted - matched)
-        sequence.lease = lease
-        sequence.computed = lease.matched
+        needed = wanted - self._cache.match(sequence.namespace, sequence.tokens[:limit]).tokens
+        room = self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
+        if needed > room:
+            return (
+                f"it needs pages for {needed} more tokens, but {room} tokens' worth can be given of the "
+                f"pool's {self._cache.capacity_pages * self._cache.page_size}; leases outside the queue hold the rest"
+            )
+        sequence.lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
+        self._cache.grow(sequence.lease, wanted)
+        sequence.computed = sequence.lease.matched
         if sequence.reuse is None:
-            self._account(sequence, lease.matched)
+            self._account(sequence, sequence.lease.matched)
         return None
-
-    def _shortage(self, needed: int) -> str:
-        page_size = self._cache.page_size
-        return (
-            f"it needs pages for {needed} more tokens, but {self._cache.room()} tokens' worth can be given "
-            f"of the pool's {self._cache.capacity_pages * page_size}; leases outside the queue hold the rest"
-        )
 
     def _account(self, sequence: Sequence, matched: int) -> None:
         """Once per sequence: what is read again after a preemption is nobody's hit or miss."""
@@ -296,7 +276,17 @@ class Scheduler:
             sequence.reuse = account_unread(sequence.prompt_len)
         self._notices.append(Admitted(sequence))
 
-    # ---- leases ------------------------------------------------------------------------------------------
+    # ---- seats and leases ------------------------------------------------------------------------------------
+
+    def _seat(self, sequence: Sequence) -> None:
+        self._running[sequence.id] = sequence
+        self._running_per_request[sequence.arrival] += 1
+
+    def _unseat(self, sequence: Sequence) -> None:
+        del self._running[sequence.id]
+        self._running_per_request[sequence.arrival] -= 1
+        if self._running_per_request[sequence.arrival] == 0:
+            del self._running_per_request[sequence.arrival]
 
     def _commit(self, sequence: Sequence) -> None:
         assert sequence.lease is not None

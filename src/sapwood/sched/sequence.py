@@ -23,12 +23,14 @@ class Reuse:
 
 
 class Sequence:
-    """Tokens wanted, tokens computed; work is the gap.
+    """Tokens wanted, tokens computed; work is the gap. `prompt` is the request's, as an array that is copied.
 
     Attributes:
         arrival: age rank of the request; the smaller, the older. Kept through preemption.
         max_len: tokens (prompt and output) this sequence may reach.
         end_tokens: tokens that cannot be drawn before `params.min_tokens`.
+        cached: while it waits, the tokens that it would reuse, as of the last lookup.
+        passed: tokens computed, while it waited, for requests that arrived later.
         computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
@@ -39,12 +41,14 @@ class Sequence:
         "_buffer",
         "_length",
         "arrival",
+        "cached",
         "computed",
         "end_tokens",
         "id",
         "lease",
         "max_len",
         "namespace",
+        "passed",
         "preemptions",
         "prompt_len",
         "request",
@@ -52,7 +56,6 @@ class Sequence:
         "sample",
         "scores",
         "seed",
-        "waiting_since",
     )
 
     def __init__(
@@ -60,6 +63,7 @@ class Sequence:
         id: SeqId,
         request: Request,
         namespace: Namespace,
+        prompt: NDArray[np.int32],
         *,
         arrival: int,
         max_len: int,
@@ -75,16 +79,17 @@ class Sequence:
         self.sample = sample
         self.seed = seed
         self.end_tokens = end_tokens
-        self.prompt_len = len(request.prompt)
+        self.prompt_len = len(prompt)
+        self.cached = 0
+        self.passed = 0
         self.computed = 0
         self.preemptions = 0
-        self.waiting_since = 0.0
         self.lease: Lease | None = None
         self.reuse: Reuse | None = None
         self.scores: list[TokenLogprob] = []
         self._length = self.prompt_len
         self._buffer = np.empty(self.prompt_len + _ROOM_FOR_OUTPUT, dtype=np.int32)
-        self._buffer[: self.prompt_len] = request.prompt
+        self._buffer[: self.prompt_len] = prompt
 
     def __len__(self) -> int:
         return self._length

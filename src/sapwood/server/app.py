@@ -12,6 +12,7 @@ from starlette.routing import Route
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
 from sapwood.server.errors import error_response, route_error
+from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint
 from sapwood.server.guard import Guard
 from sapwood.server.log import RequestLog
@@ -24,13 +25,14 @@ from sapwood.server.status import StatusRoutes
 def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
     """The app for a built model, or for one that will be in the slot later (503 until then)."""
     slot = built if isinstance(built, Slot) else Slot(built, config.served_model_name)
+    explanations = Explanations()
     generating = {"/v1/chat/completions": prepare_chat, "/v1/completions": prepare_completion}
     routes = [
-        Route(path, GenerateEndpoint(prepare, slot, config.max_body_bytes), methods=["POST"])
+        Route(path, GenerateEndpoint(prepare, slot, explanations, config.max_body_bytes), methods=["POST"])
         for path, prepare in generating.items()
     ]
     app = Starlette(
-        routes=[*routes, *StatusRoutes(slot, config).routes()],
+        routes=[*routes, *StatusRoutes(slot, explanations, config).routes()],
         middleware=[Middleware(Guard, log=RequestLog(as_json=config.log_json))],
         exception_handlers={HTTPException: _answer_route_error, SapwoodError: _answer_error},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Render, encode_event
 from sapwood.server.body import read_limited
 from sapwood.server.disconnect import unless_gone
 from sapwood.server.errors import EngineFailedError, error_json
+from sapwood.server.explain import Explanations, cache_header, missed_tokens
 from sapwood.server.guard import RECORD_KEY
 from sapwood.server.log import Record
 from sapwood.server.merge import Arrival, MergedEvents
@@ -32,8 +34,12 @@ KEEP_ALIVE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A call, ready for the engine: one request per prompt, and what turns their events into the answer."""
+    """A call, ready for the engine: one request per prompt, and what turns their events into the answer.
 
+    `id` is the answer's.
+    """
+
+    id: str
     requests: tuple[Request, ...]
     render: Render
     stream: bool
@@ -64,8 +70,9 @@ Prepare = Callable[[Order], Job]
 class GenerateEndpoint:
     """An ASGI endpoint for one dialect."""
 
-    def __init__(self, prepare: Prepare, slot: Slot, max_body_bytes: int) -> None:
-        self._prepare, self._slot, self._max_body_bytes = prepare, slot, max_body_bytes
+    def __init__(self, prepare: Prepare, slot: Slot, explanations: Explanations, max_body_bytes: int) -> None:
+        self._prepare, self._slot = prepare, slot
+        self._explanations, self._max_body_bytes = explanations, max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         built = self._slot.get()
@@ -76,15 +83,15 @@ class GenerateEndpoint:
 
     async def _answer(self, order: Order, record: Record, send: Send) -> None:
         job = await run_in_threadpool(self._prepare, order)
-        call = _Call(order.built.loop, job, record)
+        call = _Call(order.built.loop, job, record, self._explanations)
         await (call.stream(send) if job.stream else call.whole(send))
 
 
 class _Call:
     """One job while it runs."""
 
-    def __init__(self, engine: Engine, job: Job, record: Record) -> None:
-        self._engine, self._job, self._record = engine, job, record
+    def __init__(self, engine: Engine, job: Job, record: Record, explanations: Explanations) -> None:
+        self._engine, self._job, self._record, self._explanations = engine, job, record, explanations
         self._usages: dict[int, Usage] = {}
         self._finished: set[int] = set()
         self._submitted_at = time.monotonic()
@@ -157,9 +164,11 @@ class _Call:
 
     def _note_usage(self, prompt: int, usage: Usage) -> None:
         self._usages[prompt] = usage
+        self._explanations.note(self._job.id, prompt, usage)
         usages = self._usages.values()
         self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
         self._record.reused_tokens = sum(each.reused for each in usages)
+        self._record.missed_tokens = missed_tokens(usages)
 
     def _note_tokens(self, count: int) -> None:
         self._record.completion_tokens = (self._record.completion_tokens or 0) + count
@@ -169,11 +178,9 @@ class _Call:
     def _headers(self) -> list[tuple[bytes, bytes]]:
         headers = []
         if len(self._usages) == len(self._job.requests):
-            reused = sum(usage.reused for usage in self._usages.values())
-            missed = sum(usage.prompt_tokens for usage in self._usages.values()) - reused
-            headers.append(_header("x-sapwood-cache", f"reused={reused};missed={missed}"))
+            headers.append(_header("x-sapwood-cache", cache_header(self._usages.values())))
         # Only names that a header can carry, and not more than a reader would look at.
-        ignored = [name for name in self._job.ignored if name.isascii() and name.isidentifier()][:16]
+        ignored = [name for name in self._job.ignored if re.fullmatch(r"[\w.]{1,80}", name, re.ASCII)][:16]
         if ignored:
             headers.append(_header("x-sapwood-ignored", ",".join(ignored)))
         return headers

@@ -9,6 +9,7 @@ import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sapwood.errors import UnavailableError
 from sapwood.server.errors import ClientGoneError, error_response
 from sapwood.server.log import Record, RequestLog
 
@@ -34,8 +35,11 @@ class Guard:
         except ClientGoneError:
             record.ending = "cancelled"
         except asyncio.CancelledError:
+            # Only a server that ends without waiting does this; above it nobody is left but the log.
             record.ending = "cancelled"
-            raise
+            if record.status is None:
+                error = UnavailableError("the server has stopped")
+                await error_response(error)(scope, receive, _tagging(send, record))
         except Exception as error:
             record.ending = "failed"
             logging.getLogger("sapwood").exception("request %s failed", record.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal, TextIO
 
@@ -24,6 +25,8 @@ class Record:
     ending: Ending = "done"
     prompt_tokens: int | None = None
     reused_tokens: int | None = None
+    missed_tokens: Mapping[str, int] | None = None
+    """By reason."""
     completion_tokens: int | None = None
     first_token_seconds: float | None = None
     seconds: float = 0.0

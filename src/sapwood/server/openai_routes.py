@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sapwood.chat import (
     ChatAnswer,
     ChatStream,
     CompletionAnswer,
+    CompletionCall,
     CompletionShape,
     CompletionStream,
     Echo,
@@ -19,7 +21,7 @@ from sapwood.chat import (
     parse_completion,
     read_json,
 )
-from sapwood.errors import NotFoundError
+from sapwood.errors import ContextLengthError, NotFoundError
 from sapwood.server.generate import Job, Order
 from sapwood.types import Request
 
@@ -27,10 +29,10 @@ from sapwood.types import Request
 def prepare_chat(order: Order) -> Job:
     """`POST /v1/chat/completions`."""
     built = order.built
-    call = parse_chat(read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
+    fields = read_json(order.body)
+    call = parse_chat(fields, vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
     check_model(call.options.model, order.served_name)
-    for i, message in enumerate(call.conversation.messages):
-        order.room.check(message.text, f"messages[{i}].content")
+    order.room.check_conversation(call.conversation)
     head, options = order.head("chatcmpl"), call.options
     shape: dict[str, Any] = {"n": options.params.n, "logprobs": options.params.logprobs is not None}
     render: Render = (
@@ -41,8 +43,11 @@ def prepare_chat(order: Order) -> Job:
     request = _request(
         head.id, encode_conversation(built.tokenizer, built.template, call.conversation), options
     )
-    built.loop.check(request)
-    return Job((request,), render, options.stream, options.ignored)
+    newer = fields.get("max_completion_tokens") is not None
+    _check(order, request, "messages", "max_completion_tokens" if newer else "max_tokens")
+    unread = built.template.unread(call.conversation.template_kwargs)
+    ignored = (*options.ignored, *(f"chat_template_kwargs.{name}" for name in unread))
+    return Job(head.id, (request,), render, options.stream, ignored)
 
 
 def prepare_completion(order: Order) -> Job:
@@ -52,18 +57,14 @@ def prepare_completion(order: Order) -> Job:
         read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling
     )
     check_model(call.options.model, order.served_name)
-    for i, prompt in enumerate(call.prompts):
-        if isinstance(prompt, str):
-            order.room.check(prompt, "prompt" if len(call.prompts) == 1 else f"prompt[{i}]")
+    order.room.check_prompts(call.prompts)
     head, options = order.head("cmpl"), call.options
-    tokens = [
-        encode_prompt(built.tokenizer, prompt, start=call.add_special_tokens) for prompt in call.prompts
-    ]
+    requests = _requests(order, head.id, call)
     needs_text = call.echo or options.params.logprobs is not None
     shape = CompletionShape(
         prompts=tuple(
-            Echo(_text(order, prompt) if needs_text else "", ids)
-            for prompt, ids in zip(call.prompts, tokens, strict=True)
+            Echo(_text(order, prompt) if needs_text else "", request.prompt)
+            for prompt, request in zip(call.prompts, requests, strict=True)
         ),
         n=options.params.n,
         echo=call.echo,
@@ -71,14 +72,7 @@ def prepare_completion(order: Order) -> Job:
         include_usage=options.include_usage,
     )
     render: Render = (CompletionStream if options.stream else CompletionAnswer)(head, built.tokenizer, shape)
-    many = len(tokens) > 1
-    requests = tuple(
-        _request(f"{head.id}-{i}" if many else head.id, ids, options) for i, ids in enumerate(tokens)
-    )
-    # All of them before the first is submitted: a stream's status line cannot be taken back.
-    for request in requests:
-        built.loop.check(request)
-    return Job(requests, render, options.stream, options.ignored)
+    return Job(head.id, requests, render, options.stream, options.ignored)
 
 
 def check_model(asked: str | None, served: str) -> None:
@@ -89,6 +83,30 @@ def check_model(asked: str | None, served: str) -> None:
             param="model",
             code="model_not_found",
         )
+
+
+def _requests(order: Order, id: str, call: CompletionCall) -> tuple[Request, ...]:
+    """All checked before the first is submitted: a stream's status line cannot be taken back."""
+    requests = []
+    for i, prompt in enumerate(call.prompts):
+        tokens = encode_prompt(order.built.tokenizer, prompt, start=call.add_special_tokens)
+        requests.append(_request(f"{id}-{i}" if len(call.prompts) > 1 else id, tokens, call.options))
+        # At once, so that no more texts are encoded for a call that is refused.
+        _check(order, requests[-1], "prompt" if len(call.prompts) == 1 else f"prompt[{i}]", "max_tokens")
+    return tuple(requests)
+
+
+def _check(order: Order, request: Request, prompt: str, max_tokens: str) -> None:
+    """What the engine would refuse, said of the body's own fields; these are two of their names."""
+    try:
+        order.built.loop.check(request)
+    except ContextLengthError as error:
+        params = replace(request.params, max_tokens=1, min_tokens=0)
+        try:
+            order.built.loop.check(replace(request, params=params))
+        except ContextLengthError:
+            raise ContextLengthError(error.message, param=prompt, hint=error.hint) from None
+        raise ContextLengthError(error.message, param=max_tokens, hint=error.hint) from None
 
 
 def _text(order: Order, prompt: str | tuple[int, ...]) -> str:

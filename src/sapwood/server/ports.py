@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from sapwood.chat import ChatTemplate, Tokenizer
@@ -59,6 +59,8 @@ class Facts(Protocol):
     def kv_memory(self) -> int: ...
     @property
     def sampling(self) -> SamplingDefaults: ...
+    @property
+    def policies(self) -> Mapping[str, str]: ...
     @property
     def notices(self) -> Sequence[str]: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import socket
 import threading
@@ -20,6 +21,9 @@ from sapwood.server.slot import Slot
 
 DRAIN_SECONDS = 5.0
 """How long running requests may go on after SIGTERM."""
+
+LAST_WORD_SECONDS = 0.5
+"""Time to tell the clients, once the engine was stopped by a second signal."""
 
 
 class AddressTakenError(SapwoodError):
@@ -41,7 +45,7 @@ class Server:
         self.url = _url(config.host, self._listener.getsockname()[1])
         self._loader = threading.Thread(target=self._load_into_slot, name="sapwood-load", daemon=True)
         # Loading starts once signals are ours: "ready" is never said by a process that cannot end well yet.
-        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot, self._loader.start)
+        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot, self._loader.start, say)
 
     def run(self) -> None:
         """Serve until SIGTERM, Ctrl-C or `stop`. Raises what loading raised."""
@@ -79,21 +83,42 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Ends normally after a signal, and tells the engine to drain as soon as nobody new is let in."""
+    """Ends normally after a signal, and tells the engine to drain as soon as nobody new is let in.
 
-    def __init__(self, config: uvicorn.Config, slot: Slot, when_up: Callable[[], None]) -> None:
+    At a second signal the engine stops at once, and everyone who waits for an answer is told so.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, slot: Slot, when_up: Callable[[], None], say: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
-        self._slot = slot
-        self._when_up = when_up
+        self._slot, self._when_up, self._say = slot, when_up, say
+        self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._when_up()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._signals:
+            self._say(
+                "stopping; the model was still loading"
+                if self._slot.status == "loading"
+                else f"stopping; up to {DRAIN_SECONDS:.0f} s for running requests (again: at once)"
+            )
         draining = asyncio.create_task(asyncio.to_thread(self._slot.shutdown, DRAIN_SECONDS))
+        hurrying = asyncio.create_task(self._hurry())
         await super().shutdown(sockets)
         await draining
+        hurrying.cancel()
+
+    async def _hurry(self) -> None:
+        """Wait for a second signal, then end without waiting for anyone."""
+        while self._signals < 2:
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(self._slot.shutdown, 0.0)
+        await asyncio.sleep(LAST_WORD_SECONDS)
+        self.force_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -109,8 +134,8 @@ class _Uvicorn(uvicorn.Server):
                 signal.signal(each, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        # A second signal of either kind does not wait for anyone.
-        self.force_exit = self.should_exit
+        # Nothing is written here: what the signal interrupts may be writing.
+        self._signals += 1
         self.should_exit = True
 
 
@@ -134,8 +159,10 @@ def _bind(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
         raise AddressTakenError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another with --port"
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint=f"choose another with {'--host' if elsewhere else '--port'}",
         ) from None
     listener.listen(1024)
     return listener

@@ -1,4 +1,4 @@
-"""Routes that tell about the server rather than generate: health, metrics, models, tokens, flush."""
+"""Routes that tell about the server rather than generate: health, metrics, models, tokens, flush, explanations."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from sapwood.chat import (
 from sapwood.config import ServerConfig
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
+from sapwood.server.explain import Explanations
 from sapwood.server.metrics import CONTENT_TYPE, metrics_text
 from sapwood.server.openai_routes import check_model
 from sapwood.server.slot import Slot
@@ -33,14 +34,15 @@ from sapwood.server.slot import Slot
 class StatusRoutes:
     """The handlers, bound to one slot."""
 
-    def __init__(self, slot: Slot, config: ServerConfig) -> None:
-        self._slot, self._config = slot, config
+    def __init__(self, slot: Slot, explanations: Explanations, config: ServerConfig) -> None:
+        self._slot, self._explanations, self._config = slot, explanations, config
 
     def routes(self) -> list[Route]:
         return [
             Route("/health", self.health, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/v1/server", self.server, methods=["GET"]),
+            Route("/v1/requests/{id}/cache", self.explanation, methods=["GET"]),
             Route("/v1/models", self.models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.model, methods=["GET"]),
             Route("/flush_cache", self.flush, methods=["POST"]),
@@ -68,6 +70,7 @@ class StatusRoutes:
             "ops": facts.ops,
             "version": __version__,
             "ledger": "physical",
+            "policies": dict(facts.policies),
             "vocab_size": facts.vocab_size,
             "max_context": facts.max_context,
             "page_size": facts.page_size,
@@ -79,6 +82,10 @@ class StatusRoutes:
             "notices": list(facts.notices),
         }
         return JSONResponse(described)
+
+    async def explanation(self, request: Request) -> Response:
+        self._slot.get()
+        return JSONResponse(self._explanations.get(request.path_params["id"]))
 
     async def models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._model_json()]})
@@ -116,7 +123,9 @@ class StatusRoutes:
         built, fields = self._slot.get(), read_json(body)
         check_model(_optional_text(fields, "model"), self._slot.name)
         if "messages" in fields:
-            tokens = encode_conversation(built.tokenizer, built.template, parse_conversation(fields))
+            conversation = parse_conversation(fields)
+            self._slot.room.check_conversation(conversation)
+            tokens = encode_conversation(built.tokenizer, built.template, conversation)
         else:
             special = fields.get("add_special_tokens", True)
             if not isinstance(special, bool):
@@ -124,15 +133,18 @@ class StatusRoutes:
                     f"'add_special_tokens' is {shown(special)}; it must be true or false",
                     param="add_special_tokens",
                 )
-            tokens = encode_prompt(built.tokenizer, _required_text(fields, "prompt"), start=special)
+            prompt = _required_text(fields, "prompt")
+            self._slot.room.check(prompt, "prompt")
+            tokens = encode_prompt(built.tokenizer, prompt, start=special)
         return {"tokens": list(tokens), "count": len(tokens), "max_model_len": built.facts.max_context}
 
     def _detokenized(self, body: bytes) -> Json:
         built, fields = self._slot.get(), read_json(body)
         check_model(_optional_text(fields, "model"), self._slot.name)
-        tokens = fields.get("tokens")
+        tokens = _required(fields, "tokens")
         if not isinstance(tokens, list):
             raise RequestError(f"'tokens' is {shown(tokens)}; it must be a list of token ids", param="tokens")
+        self._slot.room.check_tokens(len(tokens), "tokens")
         ids = check_tokens(tokens, "tokens", built.facts.vocab_size)
         return {"prompt": built.tokenizer.decode(ids, skip_special=False)}
 
@@ -141,8 +153,14 @@ def _optional_text(fields: Mapping[str, Any], name: str) -> str | None:
     return None if fields.get(name) is None else _required_text(fields, name)
 
 
+def _required(fields: Mapping[str, Any], name: str) -> object:
+    if fields.get(name) is None:
+        raise RequestError(f"{name!r} is required", param=name, code="missing_required_parameter")
+    return fields[name]
+
+
 def _required_text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
+    value = _required(fields, name)
     if not isinstance(value, str):
         raise RequestError(f"{name!r} is {shown(value)}; it must be a string", param=name)
     return at(name, clean_text, value)
