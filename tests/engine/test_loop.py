@@ -12,6 +12,7 @@ import pytest
 
 from engine.rig import Log, Rig, greedy, prompt_of
 from sapwood.engine import EngineLoop
+from sapwood.engine.limits import Admission
 from sapwood.engine.loop import _Add
 from sapwood.engine.mailbox import Mail
 from sapwood.errors import ContextLengthError, RequestError, UnavailableError
@@ -122,6 +123,27 @@ def test_bad_requests_raise_and_harm_nobody() -> None:
         loop.check(request("fine"))
         asked = request("fine")
         rig.expect_solo(logged(asked, list(loop.generate_blocking(asked))))
+
+
+def test_a_fault_while_a_request_is_taken_is_told_to_that_caller_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig()
+    admit = rig.engine.admit
+
+    def faulty(admission: Admission, now: float) -> None:
+        admit(admission, now)
+        if admission.request.id == "b":
+            raise TypeError("a fault of ours")
+
+    monkeypatch.setattr(rig.engine, "admit", faulty)
+    with running(rig) as loop:
+        with pytest.raises(UnavailableError, match="could not be taken"):
+            answer_of(loop, request("b", salt=1))
+        good = request("a")
+        assert logged(good, answer_of(loop, good)).finished
+        assert loop.alive
+    assert "request b could not be admitted" in caplog.text
 
 
 def test_a_second_request_with_an_id_in_use_is_refused_and_does_not_end_the_first() -> None:

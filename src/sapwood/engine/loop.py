@@ -272,6 +272,11 @@ class EngineLoop:
             self._engine.admit(admission, self._clock())
         except RequestError as error:
             mailbox.put(error)
+        except Exception as error:
+            # A fault of ours, met by one request: that one is told, and nothing of it stays.
+            _log.exception("request %s could not be admitted", admission.request.id)
+            self._engine.abort(admission.request.id)
+            mailbox.put(UnavailableError(f"the request could not be taken: {type(error).__name__}: {error}"))
         else:
             self._mailboxes[admission.request.id] = mailbox
 
