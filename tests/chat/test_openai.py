@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -241,7 +242,7 @@ def test_a_slip_in_the_stream_options_is_refused() -> None:
 
 
 def test_unlike_names_are_listed_however_many() -> None:
-    names = [f"{i}zip" for i in range(10_000)]
+    names = [f"{i}zip" for i in range(150)]
     options = parse_chat({"messages": HI, **dict.fromkeys(names, 1)}, vocab_size=VOCAB).options
     assert options.ignored == tuple(sorted(names))
     for name in ("top_n", "reasoning", "thinking", "request_id", "repeat_last_n", "min_keep", "id"):
@@ -254,7 +255,7 @@ def test_faults_are_said_in_our_words() -> None:
         ({"n": "2"}, "'n' is \"2\"; it must be a whole number"),
         ({"temperature": 3}, "'temperature' is 3; it must be at most 2"),
         ({"stream": 1}, "'stream' is 1; it must be true or false"),
-        ({"stop": ["a"] * 5}, "'stop' is a list of 5 items; it must be a list of 4 or fewer"),
+        ({"stop": ["a"] * 5}, "'stop' has 5 entries; at most 4 are taken"),
         ({"logit_bias": [1]}, "'logit_bias' is a list of 1 items; it must be an object"),
         ({"messages": ["hi"]}, "'messages[0]' is \"hi\"; it must be an object"),
     ):
@@ -425,11 +426,22 @@ CHAT_FAULTS = [
     ({"seed": 10**30}, "seed"),
     ({"seed": 1.0}, "seed"),
     ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
-    ({"stop": ["a", ""]}, "stop"),
+    ({"stop": ["a", ""]}, "stop[1]"),
     ({"stop": ["a", 2]}, "stop[1]"),
     ({"stop": "\udfff"}, "stop[0]"),
     ({"logit_bias": {"x": 1}}, "logit_bias"),
     ({"logit_bias": {"-1": 1}}, "logit_bias"),
+    ({"logit_bias": {"017": -100, "17": 100}}, "logit_bias"),
+    ({"logit_bias": {"1" * 5000: 1}}, "logit_bias"),
+    ({"stop": ""}, "stop[0]"),
+    ({"stop_token_ids": ["x"] * 4096}, "stop_token_ids[0]"),
+    ({"stop_token_ids": [1] * 4097}, "stop_token_ids"),
+    ({"logit_bias": {str(i): 1 for i in range(4097)}}, "logit_bias"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * 4097}]},
+        "messages[0].content",
+    ),
+    ({"messages": [1] * 20_000}, "messages"),
     ({"logit_bias": {"300": 1}}, "logit_bias"),
     ({"logit_bias": {"1": 101}}, "logit_bias.1"),
     ({"logit_bias": [1]}, "logit_bias"),
@@ -503,6 +515,42 @@ def test_what_is_not_a_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(RequestError) as caught:
         read_json(data)
     assert caught.value.code == "invalid_json"
+    assert "sys." not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"[" + b"[]," * 200_001 + b"1]", "200000 lists and objects"),
+        (b'{"a": "[' + b'", "b": [' + b"{}," * 200_001 + b"1]}", "200000 lists and objects"),
+        (b"[" + b'"",' * 500_001 + b"1]", "500000 strings"),
+        (b"[" + b'"\\\\",' * 500_001 + b"1]", "500000 strings"),
+        (b'{"p": [' + b"1," * 4_000_001 + b"1]}", "4000000 values"),
+    ],
+    ids=["lists", "objects", "strings", "backslashes", "numbers"],
+)
+def test_a_body_of_too_many_values_is_not_parsed(
+    data: bytes, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("was parsed"))
+    with pytest.raises(RequestError, match=f"more than {what}") as caught:
+        read_json(data)
+    assert caught.value.code == "body_too_complex"
+
+
+def test_brackets_commas_and_quotes_in_a_text_are_text() -> None:
+    text = '"[{,\\' * 1_000_000
+    assert read_json(json.dumps({"a": text, "b": [text[:10]]}).encode()) == {"a": text, "b": [text[:10]]}
+
+
+def test_fields_are_limited_and_named_in_unicode() -> None:
+    with pytest.raises(RequestError, match="201 fields; at most 200"):
+        parse_chat({"messages": HI, **{f"x{i}": 1 for i in range(200)}}, vocab_size=VOCAB)
+    for name in ("\ud800", "a\0"):
+        with pytest.raises(RequestError, match="is no text") as caught:
+            parse_chat({"messages": HI, name: 1}, vocab_size=VOCAB)
+        assert caught.value.param is None
+        caught.value.message.encode()
 
 
 # ---- answers --------------------------------------------------------------------------

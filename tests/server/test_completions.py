@@ -129,6 +129,17 @@ def test_one_bad_prompt_refuses_the_batch_before_a_stream_begins(served: Served)
     assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt[1]")
 
 
+def test_what_nobody_asked_for_is_cut_to_what_fits(served: Served) -> None:
+    served.script(b"x" * 40)
+    for tokens, kept in ((4090, 6), (4095, 1), (4080, 16)):
+        answer = complete(served, "a" * tokens)
+        assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("x" * kept, "length")
+    with pytest.raises(openai.BadRequestError) as caught:
+        complete(served, "a" * 4096)
+    assert caught.value.param == "prompt"
+    assert "16" not in caught.value.message
+
+
 def test_too_many_tokens_to_generate_are_named_where_the_prompt_alone_fits(served: Served) -> None:
     for prompt, param in (("a" * 4090, "max_tokens"), ("a" * 4096, "prompt")):
         with pytest.raises(openai.BadRequestError) as caught:

@@ -57,7 +57,7 @@ def test_every_field_of_the_interface_is_there(served: Served) -> None:
 
 
 def test_a_stream_is_explained_too(served: Served) -> None:
-    stream = served.openai.chat.completions.create(model="toy", messages=HI, stream=True)
+    stream = served.openai.chat.completions.create(model="toy", messages=HI, stream=True, max_tokens=2)
     ids = {chunk.id for chunk in stream}
     assert explanation(served, ids.pop())["missed"]["never_seen"] > 0
 

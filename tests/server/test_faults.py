@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sapwood.server import body
 from server.conftest import Served
 
 CHAT = "/v1/chat/completions"
@@ -177,7 +180,7 @@ PART = "x" * (LIMIT // 3 + 1)
         (CHAT, {"messages": [{"role": "user", "content": PART}] * 3}, "messages"),
         (
             CHAT,
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * LIMIT}]},
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": ""}] * 4096}] * 10},
             "messages",
         ),
         (CHAT, {"messages": [{"role": "user", "content": "", "name": PART}] * 3}, "messages"),
@@ -217,3 +220,76 @@ def test_too_many_samples_are_refused_with_the_limit(served: Served) -> None:
     assert error["param"] == "prompt"
     assert "30000 samples" in error["message"]
     assert "256" in error["message"]
+
+
+def test_a_body_sent_whole_before_its_answer_is_read_gets_the_413(serve: Serve) -> None:
+    with serve(max_body_bytes=1000) as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        for framing in ({"content-length": str(8 * 2**20)}, {"transfer-encoding": "chunked"}):
+            connection = http.client.HTTPConnection(host, int(port), timeout=30)
+            connection.putrequest("POST", "/v1/completions")
+            for name, value in framing.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            for _ in range(128):
+                piece = b"x" * 2**16
+                connection.send(b"10000\r\n" + piece + b"\r\n" if "transfer-encoding" in framing else piece)
+            if "transfer-encoding" in framing:
+                connection.send(b"0\r\n\r\n")
+            answer = connection.getresponse()
+            assert answer.status == 413
+            assert json.loads(answer.read())["error"]["code"] == "body_too_large"
+            connection.close()
+
+
+def test_who_asks_before_sending_too_much_is_told_at_once(serve: Serve) -> None:
+    with serve(max_body_bytes=1000) as served:
+        host, port = served.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=3) as raw:
+            raw.sendall(
+                b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\nExpect: 100-continue\r\n\r\n"
+            )
+            assert raw.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_stops_coming_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "PATIENCE_SECONDS", 0.5)
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        answer = b"".join(iter(lambda: raw.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"body_timeout"' in answer
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_body_of_two_lengths_is_refused(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b'e\r\n{"prompt":"a"}\r\n0\r\n\r\n'
+        )
+        answer = b"".join(iter(lambda: raw.recv(1000), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"not both" in answer
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_long_path_is_not_said_back_whole(served: Served) -> None:
+    for path in ("/" + "x" * 20_000, f"/v1/requests/{'x' * 20_000}/cache", f"/v1/models/{'x' * 20_000}"):
+        assert len(served.http.get(path).content) < 500
+
+
+def test_health_answers_while_hostile_bodies_are_refused(served: Served) -> None:
+    bodies = [
+        b'{"messages":[' + b"1," * 2_000_000 + b"1]}",
+        b'{"messages":[],"stop_token_ids":[' + b'"x",' * 2_000_000 + b'"x"]}',
+        b'{"messages":[' + b'{"role":"user","content":""},' * 500_000 + b"1]}",
+    ]
+    for hostile in bodies:
+        before = time.monotonic()
+        assert served.http.post(CHAT, content=hostile).status_code == 400
+        # Seconds to a minute before bodies were looked at; generous, for machines that are busy.
+        assert time.monotonic() - before < 5
+    assert served.http.get("/health").status_code == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -103,6 +104,23 @@ def test_a_second_signal_waits_for_nobody(number: signal.Signals, stream: bool) 
         "stopp"
         in json.loads(answer.text.strip().split("\n\n")[-1].removeprefix("data: "))["error"]["message"]
     )
+
+
+def test_a_body_that_is_not_there_is_not_waited_for() -> None:
+    process = start("normal")
+    try:
+        host, port = ready_url(process).removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as raw:
+            raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            time.sleep(0.3)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert raw.recv(1000).startswith(b"HTTP/1.1 503 ")
+        assert process.wait(10) == 0
+        assert time.monotonic() - began < 4
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
 
 
 def test_a_signal_while_the_model_loads_is_acknowledged() -> None:

@@ -159,6 +159,12 @@ def test_token_routes_refuse_by_name(served: Served, path: str, body: dict[str, 
     assert answer.json()["error"]["param"] == param
 
 
+def test_null_messages_are_none(served: Served) -> None:
+    assert served.http.post("/tokenize", json={"messages": None, "prompt": "a"}).json()["tokens"] == [97]
+    both = {"messages": [{"role": "user", "content": "a"}], "prompt": "a"}
+    assert served.http.post("/tokenize", json=both).json()["error"]["param"] == "prompt"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "param"),
     [

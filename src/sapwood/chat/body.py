@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from sapwood.chat.json_shape import check_shape
 from sapwood.errors import RequestError
 
 
@@ -30,6 +31,10 @@ Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
+MAX_FIELDS = 200
+"""Fields of a body."""
+
+
 class Body(BaseModel):
     """Base of request bodies. Nothing is coerced: `true` is not 1. `model_extra` holds the unknown fields."""
 
@@ -41,25 +46,56 @@ BodyT = TypeVar("BodyT", bound=BaseModel)
 
 def read_json(data: bytes) -> Mapping[str, Any]:
     """The JSON object in `data`. Raises RequestError when it is not UTF-8, not JSON or not an object."""
+    check_shape(data)
     try:
         value = json.loads(data.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not UTF-8 (byte {error.start})", code="invalid_json") from None
     except RecursionError:
         raise RequestError("the body is nested too deeply", code="invalid_json") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise RequestError(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    except _NoConstantError as error:
+        raise RequestError(
+            f"the body is not valid JSON: {error} is not a number", code="invalid_json"
+        ) from None
+    except ValueError:  # Python converts no longer ones.
+        raise RequestError("the body holds a number of thousands of digits", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("the body must be a JSON object", code="invalid_json")
     return value
 
 
-def read_body(model: type[BodyT], fields: Mapping[str, Any]) -> BodyT:
-    """`fields` as `model`. Raises RequestError that names the first wrong field."""
+def read_body(model: type[BodyT], fields: Mapping[str, Any], longest: Mapping[str, int]) -> BodyT:
+    """`fields` as `model`. Raises RequestError that names the first wrong field.
+
+    `longest` limits lists and objects before they are looked into: every wrong entry costs an error.
+    """
+    _check_lengths(fields, longest)
     try:
         return model.model_validate(fields)
     except ValidationError as error:
         raise _explain(error) from None
+
+
+def _check_lengths(fields: Mapping[str, Any], longest: Mapping[str, int]) -> None:
+    if len(fields) > MAX_FIELDS:
+        raise RequestError(f"the body has {len(fields)} fields; at most {MAX_FIELDS} are taken")
+    for name, value in fields.items():
+        if "\0" in name or not _is_unicode(name):
+            raise RequestError(f"the body has a field of the name {json.dumps(name)[:80]}; that is no text")
+        if isinstance(value, list | dict) and len(value) > longest.get(name, len(value)):
+            raise RequestError(
+                f"{name!r} has {len(value)} entries; at most {longest[name]} are taken", param=name
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def at(path: str, check: Callable[[str], str], text: str) -> str:
@@ -104,8 +140,12 @@ _EXPECTED: Mapping[str, str] = MappingProxyType(
 """pydantic's kind of fault → what was expected, in our words."""
 
 
+class _NoConstantError(ValueError):
+    """JSON has no NaN and no Infinity."""
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
+    raise _NoConstantError(name)
 
 
 def _explain(error: ValidationError) -> RequestError:

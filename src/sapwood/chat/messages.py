@@ -21,7 +21,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The parts as one text, each on a line of its own."""
+        """The parts as one text, each on a line of its own.
+
+        Most templates take a string only. A line break keeps what a client sent as separate blocks apart
+        where joining with nothing would make one word of two; one part alone is its very text.
+        """
         return "\n".join(self.parts)
 
     def as_template_dict(self) -> dict[str, str]:

@@ -5,15 +5,17 @@ What happens to fields that are not parsed here is told in `unsupported.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
-from sapwood.chat.template import RESERVED_NAMES
+from sapwood.chat.template_kwargs import check_template_kwargs
 from sapwood.chat.unsupported import (
     CHAT_REFUSED,
     COMPLETION_REFUSED,
@@ -30,11 +32,24 @@ from sapwood.types import SamplingDefaults, SamplingParams, Scope
 Prompt = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
 
+_DECIMAL = re.compile("0|[1-9][0-9]{0,10}")
+
 MAX_STOPS = 4
 MAX_SEQUENCES = 256
 """Most samples, over all prompts, that one call may ask for."""
 MAX_MESSAGES = 16_384
-MAX_KWARGS_DEPTH = 32
+MAX_PARTS = 4096
+LONGEST: Mapping[str, int] = MappingProxyType(
+    {
+        "chat_template_kwargs": 64,
+        "logit_bias": 4096,
+        "messages": MAX_MESSAGES,
+        "stop": MAX_STOPS,
+        "stop_token_ids": 4096,
+        "stream_options": 16,
+    }
+)
+"""Most entries of the lists and objects in a body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,8 @@ def _one_or_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Stops = Annotated[list[Text], BeforeValidator(_one_or_list), Field(max_length=MAX_STOPS)]
+Stop = Annotated[Text, Field(min_length=1)]
+Stops = Annotated[list[Stop], BeforeValidator(_one_or_list)]
 
 
 class _Fields(Body):
@@ -90,7 +106,7 @@ class _Fields(Body):
     logit_bias: dict[str, Annotated[Number, Field(ge=-100, le=100)]] | None = None
     seed: Integer | None = None
     stop: Stops | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: Annotated[list[int], Field(fail_fast=True)] | None = None
     ignore_eos: bool | None = None
     min_tokens: Integer | None = None
     stream: bool | None = None
@@ -115,7 +131,7 @@ class MessageBody(Body):
 
 
 class ChatBody(_Fields):
-    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, fail_fast=True)]
     max_completion_tokens: Integer | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -131,7 +147,7 @@ def parse_completion(
 
     Raises RequestError that names the offending field.
     """
-    body = read_body(CompletionBody, fields)
+    body = read_body(CompletionBody, fields, LONGEST)
     ignored = _unparsed(body, COMPLETION_REFUSED)
     n = 1 if body.n is None else body.n
     if body.best_of is not None and body.best_of != n:
@@ -163,7 +179,7 @@ def parse_chat(
 
     Raises RequestError that names the offending field.
     """
-    body = read_body(ChatBody, fields)
+    body = read_body(ChatBody, fields, LONGEST)
     ignored = _unparsed(body, CHAT_REFUSED)
     if body.top_logprobs is not None and not body.logprobs:
         raise RequestError("'top_logprobs' needs 'logprobs' to be true", param="top_logprobs")
@@ -177,7 +193,7 @@ def parse_chat(
 
 def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
     """Only the conversation of a chat body. Raises RequestError that names the offending field."""
-    body = read_body(ChatBody, fields)
+    body = read_body(ChatBody, fields, LONGEST)
     _unparsed(body, CHAT_REFUSED)
     return _conversation(body)
 
@@ -263,7 +279,8 @@ def _params(
 def _logit_bias(biases: Mapping[str, float], vocab_size: int) -> dict[int, float]:
     checked: dict[int, float] = {}
     for key, bias in biases.items():
-        if not (key.isascii() and key.isdigit() and len(key) < 12 and int(key) < vocab_size):
+        # "017" would be a second name of 17.
+        if not _DECIMAL.fullmatch(key) or int(key) >= vocab_size:
             raise RequestError(
                 f"'logit_bias' has the key {shown(key)}; it must be a token id from 0 to {vocab_size - 1}",
                 param="logit_bias",
@@ -316,41 +333,8 @@ def _conversation(body: ChatBody) -> Conversation:
         messages=messages,
         add_generation_prompt=body.add_generation_prompt is not False and not goes_on,
         continue_final_message=goes_on,
-        template_kwargs=_template_kwargs(body.chat_template_kwargs or {}),
+        template_kwargs=check_template_kwargs(body.chat_template_kwargs or {}),
     )
-
-
-def _template_kwargs(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name, value in given.items():
-        path = f"chat_template_kwargs.{name[:64]}"
-        if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
-            raise RequestError(
-                f"'chat_template_kwargs' has the key {shown(name)}; it must be the name of a variable",
-                param="chat_template_kwargs",
-            )
-        if name in RESERVED_NAMES:
-            raise RequestError(f"{path!r} cannot be given: the name is the server's own", param=path)
-        _check_json(value, path)
-    return given
-
-
-def _check_json(value: object, path: str) -> None:
-    """Raises RequestError for texts that are none, and for nesting that would exhaust the stack."""
-    layer: list[object] = [value]
-    for _ in range(MAX_KWARGS_DEPTH):
-        texts = (each for each in layer if isinstance(each, str))
-        for text in texts:
-            at(path, clean_text, text)
-        layer = [inner for each in layer for inner in _inside(each)]
-        if not layer:
-            return
-    raise RequestError(f"{path!r} is nested more than {MAX_KWARGS_DEPTH} deep", param=path)
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return value if isinstance(value, list) else ()
 
 
 def _message(body: MessageBody, path: str) -> Message:
@@ -370,6 +354,8 @@ def _parts(content: object, path: str) -> tuple[str, ...]:
         raise RequestError(
             f"{path!r} is {shown(content)}; it must be a string or a list of text parts", param=path
         )
+    if len(content) > MAX_PARTS:
+        raise RequestError(f"{path!r} has {len(content)} parts; at most {MAX_PARTS} are taken", param=path)
     return tuple(_part(part, f"{path}[{i}]") for i, part in enumerate(content))
 
 

@@ -43,83 +43,95 @@ HARMLESS = frozenset(
 )
 """Known fields that do not change the answer of the models served here."""
 
-_NO_TOOLS: Mapping[str, Neutral] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "modalities": (["text"],),
-    "audio": (),
-    "web_search_options": (),
-    "response_format": ({"type": "text"},),
-}
-_GRAMMARS: Mapping[str, Neutral] = {
-    "ebnf": ("",),
-    "grammar": ("",),
-    "guided_choice": ([],),
-    "guided_grammar": ("",),
-    "guided_json": (),
-    "guided_regex": ("",),
-    "guided_whitespace_pattern": (),
-    "json_schema": (),
-    "regex": ("",),
-    "structural_tag": (),
-    "structured_outputs": ({},),
-}
-_SAMPLING: Mapping[str, Neutral] = {
-    "allowed_token_ids": (),
-    "bad_words": ([],),
-    "custom_logit_processor": (),
-    "custom_params": (),
-    "do_sample": (True,),
-    "dry_multiplier": (0,),
-    "dynatemp_range": (0,),
-    "early_stopping": (False,),
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "length_penalty": (1,),
-    "logits_processors": ([],),
-    "max_new_tokens": (),
-    "mirostat": (0,),
-    "mirostat_mode": (0,),
-    "n_predict": (-1,),
-    "no_repeat_ngram_size": (0,),
-    "num_beams": (1,),
-    "num_predict": (),
-    "repeat_penalty": (1,),
-    "samplers": (),
-    "tfs_z": (1,),
-    "top_a": (0,),
-    "top_n_sigma": (0, -1),
-    "typical": (1,),
-    "typical_p": (1,),
-    "use_beam_search": (False,),
-    "xtc_probability": (0,),
-}
-_PROMPT: Mapping[str, Neutral] = {
-    "chat_template": (),
-    "documents": ([],),
-    "input_embeds": (),
-    "lora_path": (),
-    "mm_processor_kwargs": ({},),
-    "prompt_embeds": (),
-    "truncate": (),
-    "truncate_prompt_tokens": (),
-}
-_OUTPUT: Mapping[str, Neutral] = {
-    "detokenize": (True,),
-    "include_stop_str_in_output": (False,),
-    "no_stop_trim": (False,),
-    "prompt_logprobs": (False,),
-    "return_hidden_states": (False,),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "stop_regex": ("", []),
-    "stream_options.continuous_usage_stats": (False,),
-}
-_EVERYWHERE: Mapping[str, Neutral] = {**_NO_TOOLS, **_GRAMMARS, **_SAMPLING, **_PROMPT, **_OUTPUT}
+_NO_TOOLS: Mapping[str, Neutral] = MappingProxyType(
+    {
+        "tools": ([],),
+        "tool_choice": ("none", "auto"),
+        "functions": ([],),
+        "function_call": ("none", "auto"),
+        "modalities": (["text"],),
+        "audio": (),
+        "web_search_options": (),
+        "response_format": ({"type": "text"},),
+    }
+)
+_GRAMMARS: Mapping[str, Neutral] = MappingProxyType(
+    {
+        "ebnf": ("",),
+        "grammar": ("",),
+        "guided_choice": ([],),
+        "guided_grammar": ("",),
+        "guided_json": (),
+        "guided_regex": ("",),
+        "guided_whitespace_pattern": (),
+        "json_schema": (),
+        "regex": ("",),
+        "structural_tag": (),
+        "structured_outputs": ({},),
+    }
+)
+_SAMPLING: Mapping[str, Neutral] = MappingProxyType(
+    {
+        "allowed_token_ids": (),
+        "bad_words": ([],),
+        "custom_logit_processor": (),
+        "custom_params": (),
+        "do_sample": (True,),
+        "dry_multiplier": (0,),
+        "dynatemp_range": (0,),
+        "early_stopping": (False,),
+        "epsilon_cutoff": (0,),
+        "eta_cutoff": (0,),
+        "length_penalty": (1,),
+        "logits_processors": ([],),
+        "max_new_tokens": (),
+        "mirostat": (0,),
+        "mirostat_mode": (0,),
+        "n_predict": (-1,),
+        "no_repeat_ngram_size": (0,),
+        "num_beams": (1,),
+        "num_predict": (),
+        "repeat_penalty": (1,),
+        "samplers": (),
+        "tfs_z": (1,),
+        "top_a": (0,),
+        "top_n_sigma": (0, -1),
+        "typical": (1,),
+        "typical_p": (1,),
+        "use_beam_search": (False,),
+        "xtc_probability": (0,),
+    }
+)
+_PROMPT: Mapping[str, Neutral] = MappingProxyType(
+    {
+        "chat_template": (),
+        "documents": ([],),
+        "input_embeds": (),
+        "lora_path": (),
+        "mm_processor_kwargs": ({},),
+        "prompt_embeds": (),
+        "truncate": (),
+        "truncate_prompt_tokens": (),
+    }
+)
+_OUTPUT: Mapping[str, Neutral] = MappingProxyType(
+    {
+        "detokenize": (True,),
+        "include_stop_str_in_output": (False,),
+        "no_stop_trim": (False,),
+        "prompt_logprobs": (False,),
+        "return_hidden_states": (False,),
+        "return_token_ids": (False,),
+        "return_tokens_as_token_ids": (False,),
+        "skip_special_tokens": (True,),
+        "spaces_between_special_tokens": (True,),
+        "stop_regex": ("", []),
+        "stream_options.continuous_usage_stats": (False,),
+    }
+)
+_EVERYWHERE: Mapping[str, Neutral] = MappingProxyType(
+    {**_NO_TOOLS, **_GRAMMARS, **_SAMPLING, **_PROMPT, **_OUTPUT}
+)
 
 CHAT_REFUSED: Mapping[str, Neutral] = MappingProxyType(
     {

@@ -8,12 +8,38 @@ from starlette.responses import JSONResponse
 from sapwood.chat import Json
 from sapwood.errors import NotFoundError, OutOfPagesError, RequestError, SapwoodError, UnavailableError
 
+MAX_PATH = 100
+"""Characters of a path that are said back."""
+
 
 class BodyTooLargeError(RequestError):
     """The body is longer than the server takes (HTTP 413)."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the request body is longer than the limit of {limit} bytes", code="body_too_large")
+
+
+class BodyTimeoutError(RequestError):
+    """The rest of the body does not come (HTTP 408)."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing more of the body came for {seconds:.0f} s", code="body_timeout")
+
+
+class BodyNotReadError(UnavailableError):
+    """The server stops before the body is there (HTTP 503)."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping")
+
+
+class FramingError(RequestError):
+    """The request says in two ways where its body ends (HTTP 400); a proxy may read another end than we do."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a request may have Content-Length or Transfer-Encoding, not both", code="bad_framing"
+        )
 
 
 class EngineFailedError(SapwoodError):
@@ -31,6 +57,8 @@ def status_of(error: Exception) -> int:
             return error.status_code
         case BodyTooLargeError():
             return 413
+        case BodyTimeoutError():
+            return 408
         case NotFoundError():
             return 404
         case RequestError():
@@ -55,13 +83,14 @@ def error_response(error: Exception) -> JSONResponse:
     headers = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
     if isinstance(error, HTTPException) and error.headers:
         headers.update(error.headers)
-    if isinstance(error, BodyTooLargeError):
-        headers["connection"] = "close"  # The rest of the body is not read.
+    if isinstance(error, BodyTooLargeError | BodyTimeoutError | BodyNotReadError | FramingError):
+        headers["connection"] = "close"  # What is left of the body is not read.
     return JSONResponse(error_json(error), status_code=status, headers=headers)
 
 
 def route_error(error: HTTPException, method: str, path: str) -> RequestError | HTTPException:
     """What the router could not place, said in our words."""
+    path = path if len(path) <= MAX_PATH else f"{path[:MAX_PATH]}…"
     if error.status_code == 404:
         return NotFoundError(f"there is no route {method} {path}", code="unknown_url")
     if error.status_code == 405:

@@ -51,7 +51,7 @@ class Explanations:
         entry = self._calls.get(_key(id))
         if entry is None or id not in (entry.id, f"req-{_key(id)}"):
             raise NotFoundError(
-                f"there is no request {id[:200]!r} among the latest {self._kept} that were admitted",
+                f"there is no request {id[:100]!r} among the latest {self._kept} that were admitted",
                 param="id",
                 code="request_not_found",
             )

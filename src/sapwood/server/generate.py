@@ -57,6 +57,12 @@ class Order:
     id: str
     created: int
 
+    @property
+    def longest(self) -> int:
+        """Most tokens of prompt and answer together; the last one of an answer needs no place in the pool."""
+        facts = self.built.facts
+        return min(facts.max_context, facts.capacity_pages * facts.page_size + 1)
+
     def head(self, prefix: str) -> Head:
         """The head of an answer whose id starts with `prefix`."""
         fingerprint = f"fp_{self.built.facts.fingerprint[:16]}"
@@ -76,7 +82,8 @@ class GenerateEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         built = self._slot.get()
-        body = await read_limited(HttpRequest(scope, receive), self._max_body_bytes)
+        request = HttpRequest(scope, receive)
+        body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
         record: Record = scope[RECORD_KEY]
         order = Order(body, built, self._slot.room, self._slot.name, record.id, int(time.time()))
         await unless_gone(receive, self._answer(order, record, send))

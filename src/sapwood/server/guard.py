@@ -10,7 +10,7 @@ import uuid
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapwood.errors import UnavailableError
-from sapwood.server.errors import ClientGoneError, error_response
+from sapwood.server.errors import ClientGoneError, FramingError, error_response
 from sapwood.server.log import Record, RequestLog
 
 RECORD_KEY = "sapwood.record"
@@ -31,6 +31,9 @@ class Guard:
         scope[RECORD_KEY] = record
         started = time.monotonic()
         try:
+            if _is_framed_twice(scope):
+                await error_response(FramingError())(scope, receive, _tagging(send, record))
+                return
             await self._app(scope, receive, _tagging(send, record))
         except ClientGoneError:
             record.ending = "cancelled"
@@ -48,6 +51,11 @@ class Guard:
         finally:
             record.seconds = time.monotonic() - started
             self._log.write(record)
+
+
+def _is_framed_twice(scope: Scope) -> bool:
+    names = {name for name, _ in scope["headers"]}
+    return b"content-length" in names and b"transfer-encoding" in names
 
 
 def _tagging(send: Send, record: Record) -> Send:

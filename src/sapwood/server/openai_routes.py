@@ -53,13 +53,12 @@ def prepare_chat(order: Order) -> Job:
 def prepare_completion(order: Order) -> Job:
     """`POST /v1/completions`."""
     built = order.built
-    call = parse_completion(
-        read_json(order.body), vocab_size=built.facts.vocab_size, defaults=built.facts.sampling
-    )
+    fields = read_json(order.body)
+    call = parse_completion(fields, vocab_size=built.facts.vocab_size, defaults=built.facts.sampling)
     check_model(call.options.model, order.served_name)
     order.room.check_prompts(call.prompts)
     head, options = order.head("cmpl"), call.options
-    requests = _requests(order, head.id, call)
+    requests = _requests(order, head.id, call, limited=fields.get("max_tokens") is not None)
     needs_text = call.echo or options.params.logprobs is not None
     shape = CompletionShape(
         prompts=tuple(
@@ -79,20 +78,26 @@ def check_model(asked: str | None, served: str) -> None:
     """Raises NotFoundError for a model that is not served here; naming none is fine."""
     if asked is not None and asked != served:
         raise NotFoundError(
-            f"the model {asked[:200]!r} is not served here; this server has {served!r}",
+            f"the model {asked[:100]!r} is not served here; this server has {served!r}",
             param="model",
             code="model_not_found",
         )
 
 
-def _requests(order: Order, id: str, call: CompletionCall) -> tuple[Request, ...]:
-    """All checked before the first is submitted: a stream's status line cannot be taken back."""
+def _requests(order: Order, id: str, call: CompletionCall, *, limited: bool) -> tuple[Request, ...]:
+    """All checked before the first is submitted: a stream's status line cannot be taken back.
+
+    Where the client does not limit the answer (not `limited`), the dialect's few tokens are cut to what fits.
+    """
     requests = []
     for i, prompt in enumerate(call.prompts):
         tokens = encode_prompt(order.built.tokenizer, prompt, start=call.add_special_tokens)
-        requests.append(_request(f"{id}-{i}" if len(call.prompts) > 1 else id, tokens, call.options))
+        request = _request(f"{id}-{i}" if len(call.prompts) > 1 else id, tokens, call.options)
+        if not limited and len(tokens) + (request.params.max_tokens or 0) > order.longest:
+            request = replace(request, params=replace(request.params, max_tokens=None))
         # At once, so that no more texts are encoded for a call that is refused.
-        _check(order, requests[-1], "prompt" if len(call.prompts) == 1 else f"prompt[{i}]", "max_tokens")
+        _check(order, request, "prompt" if len(call.prompts) == 1 else f"prompt[{i}]", "max_tokens")
+        requests.append(request)
     return tuple(requests)
 
 

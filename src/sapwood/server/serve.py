@@ -106,6 +106,7 @@ class _Uvicorn(uvicorn.Server):
                 if self._slot.status == "loading"
                 else f"stopping; up to {DRAIN_SECONDS:.0f} s for running requests (again: at once)"
             )
+        self._slot.stopping = True
         draining = asyncio.create_task(asyncio.to_thread(self._slot.shutdown, DRAIN_SECONDS))
         hurrying = asyncio.create_task(self._hurry())
         await super().shutdown(sockets)

@@ -14,6 +14,7 @@ class Slot:
 
     Attributes:
         created: when it was filled, in seconds since 1970.
+        stopping: whether the server takes nothing new.
     """
 
     def __init__(self, built: Built | None = None, served_name: str | None = None) -> None:
@@ -21,6 +22,7 @@ class Slot:
         self._room: PromptRoom | None = None
         self._served_name = served_name
         self.created = 0
+        self.stopping = False
         if built is not None:
             self.fill(built)
 

@@ -103,12 +103,13 @@ class StatusRoutes:
         )
 
     async def tokenize(self, request: Request) -> Response:
-        body = await read_limited(request, self._config.max_body_bytes)
-        return JSONResponse(await run_in_threadpool(self._tokenized, body))
+        return JSONResponse(await run_in_threadpool(self._tokenized, await self._body(request)))
 
     async def detokenize(self, request: Request) -> Response:
-        body = await read_limited(request, self._config.max_body_bytes)
-        return JSONResponse(await run_in_threadpool(self._detokenized, body))
+        return JSONResponse(await run_in_threadpool(self._detokenized, await self._body(request)))
+
+    async def _body(self, request: Request) -> bytes:
+        return await read_limited(request, self._config.max_body_bytes, lambda: self._slot.stopping)
 
     def _model_json(self) -> Json:
         return {
@@ -122,7 +123,7 @@ class StatusRoutes:
     def _tokenized(self, body: bytes) -> Json:
         built, fields = self._slot.get(), read_json(body)
         check_model(_optional_text(fields, "model"), self._slot.name)
-        if "messages" in fields:
+        if fields.get("messages") is not None:
             conversation = parse_conversation(fields)
             self._slot.room.check_conversation(conversation)
             tokens = encode_conversation(built.tokenizer, built.template, conversation)

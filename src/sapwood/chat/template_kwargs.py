@@ -1,0 +1,46 @@
+"""A request's own variables for the chat template: `chat_template_kwargs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.template import RESERVED_NAMES
+from sapwood.errors import RequestError
+
+MAX_KWARGS_DEPTH = 32
+
+
+def check_template_kwargs(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`given` if a template may have them. Raises RequestError for a name that is taken or a value that is no text."""
+    for name, value in given.items():
+        path = f"chat_template_kwargs.{name[:64]}"
+        if not (name.isascii() and name.isidentifier()) or name.startswith("_"):
+            raise RequestError(
+                f"'chat_template_kwargs' has the key {shown(name)}; it must be the name of a variable",
+                param="chat_template_kwargs",
+            )
+        if name in RESERVED_NAMES:
+            raise RequestError(f"{path!r} cannot be given: the name is the server's own", param=path)
+        _check_json(value, path)
+    return given
+
+
+def _check_json(value: object, path: str) -> None:
+    """Raises RequestError for texts that are none, and for nesting that would exhaust the stack."""
+    layer: list[object] = [value]
+    for _ in range(MAX_KWARGS_DEPTH):
+        texts = (each for each in layer if isinstance(each, str))
+        for text in texts:
+            at(path, clean_text, text)
+        layer = [inner for each in layer for inner in _inside(each)]
+        if not layer:
+            return
+    raise RequestError(f"{path!r} is nested more than {MAX_KWARGS_DEPTH} deep", param=path)
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list) else ()
