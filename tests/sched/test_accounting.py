@@ -28,6 +28,16 @@ def test_reasons() -> None:
     assert account(9, 0, 16).missed == {"page_tail": 8, "last_token": 1}
 
 
+def test_what_another_was_computing_is_not_never_seen() -> None:
+    assert account(100, 0, 1, in_flight=99).missed == {"in_flight": 99, "last_token": 1}
+    assert account(50, 16, 16, in_flight=16).missed == {
+        "in_flight": 16,
+        "never_seen": 16,
+        "page_tail": 1,
+        "last_token": 1,
+    }
+
+
 def test_the_example_of_the_explanation() -> None:
     """1600 tokens of which 1488 were found: one is the last, the rest was never seen."""
     reuse = account(1600, 1024 + 464, 1)

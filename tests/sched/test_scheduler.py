@@ -269,7 +269,7 @@ def test_requests_that_run_are_counted_once_whatever_their_samples() -> None:
         SeqId(50),
         first.request,
         NAMESPACE,
-        np.arange(5, dtype=np.int32),
+        np.arange(20, 25, dtype=np.int32),
         arrival=first.arrival,
         sample=1,
         max_len=9,

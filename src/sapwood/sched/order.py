@@ -47,6 +47,10 @@ def front(arrival: int, sample: int) -> SortKey:
     return (_AT_THE_FRONT, arrival, sample)
 
 
+def is_front(key: SortKey) -> bool:
+    return key[0] == _AT_THE_FRONT
+
+
 class Fcfs:
     """First come, first served."""
 
@@ -86,10 +90,15 @@ class Gain:
 
     Proof. `passed` grows by at most C a step, as a step computes no more. So after the first step at whose
     end passed ≥ P it is below P + C. From then on the key is the front's, where only older ones stand before
-    it; admission goes by key and ends at the first that does not fit; a preempted sequence comes back at the
-    front too, so a younger one comes back behind. Hence no later request is admitted any more, and what is
-    still computed for later ones goes to the at most R that run: each computes each of its at most L
-    positions once before it ends or is preempted. ∎ The proof asks nothing of `cached`, which may be old.
+    it; admission goes by key and ends at the first that does not fit, and at the first of the front that
+    waits for a leader; a preempted sequence comes back at the front too, so a younger one comes back behind.
+    Hence no later request is admitted any more, and what is still computed for later ones goes to the at most
+    R that run: each computes each of its at most L positions once before it ends or is preempted. ∎ The proof
+    asks nothing of `cached`, which may be old.
+
+    Waiting for a leader (`in_flight`) is part of this number: who follows ages by what is computed for later
+    ones, its leader included. And it ends: each leader is waited for in one step, and the stretches waited
+    for sum to at most five times the request's own length.
     """
 
     needs_cached = True

@@ -8,6 +8,11 @@ closes part of that gap under one token budget. The budget is spent in this orde
 3. waiting sequences, in the policy's order, while the pool can hold them. The first that does not fit ends
    the admission: what is behind it in that order does not overtake it. `order.Gain` builds its bound on this.
 
+A waiting sequence is left out for a step in which another computes just what it needs next (`in_flight`),
+so that a prompt that arrives many times at once is computed once. Those behind it are admitted meanwhile,
+unless it stands at the front of the order. A step leaves out at most LOOKUPS sequences and then ends the
+admission, so the comparisons are bounded however long the queue is.
+
 Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its
 first new token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot,
 the youngest running sequence is preempted: what it computed is committed and stays in the tree as
@@ -27,9 +32,10 @@ from sapwood.config import SchedulerConfig
 from sapwood.errors import OutOfPagesError
 from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.sched.accounting import account, account_unread
+from sapwood.sched.in_flight import InFlight, Overlap, may_follow
 from sapwood.sched.order import Order, order_for
 from sapwood.sched.sequence import Sequence
-from sapwood.sched.waiting import WaitingQueue
+from sapwood.sched.waiting import LOOKUPS, WaitingQueue
 from sapwood.types import SeqId, TokenLogprob
 
 
@@ -234,10 +240,18 @@ class Scheduler:
         """Start waiting sequences while budget, seats and pages allow; yields their first work."""
         if budget == 0 or len(self._running) >= self._max_running:
             return
+        in_flight, followers = self._in_flight(), 0
         for sequence in self._queue.in_order():
-            if budget == 0 or len(self._running) >= self._max_running:
+            if budget == 0 or len(self._running) >= self._max_running or followers == LOOKUPS:
                 return
-            shortage = self._start(sequence)
+            overlap = in_flight.overlap(sequence) if self._reuse else Overlap()
+            if overlap.worthwhile and may_follow(sequence):
+                sequence.followed += overlap.tokens
+                followers += 1
+                if self._queue.at_front(sequence):
+                    return
+                continue
+            shortage = self._start(sequence, overlap)
             if shortage is not None and self._running:
                 return
             self._queue.remove(sequence.id)
@@ -246,10 +260,17 @@ class Scheduler:
                 self._notices.append(Refused(sequence, shortage))
                 continue
             self._seat(sequence)
+            in_flight.add(sequence)
             yield (work := self._work(sequence, min(sequence.gap, budget)))
             budget -= len(work.tokens)
 
-    def _start(self, sequence: Sequence) -> str | None:
+    def _in_flight(self) -> InFlight:
+        in_flight = InFlight(self._cache)
+        for sequence in self._running.values():
+            in_flight.add(sequence)
+        return in_flight
+
+    def _start(self, sequence: Sequence, overlap: Overlap) -> str | None:
         """Lease its prefix and take the pages it needs next. Or say what is missing, and change nothing."""
         wanted = min(len(sequence) + 1, sequence.most_computed)
         # The last token is always computed: its logits are drawn from.
@@ -265,13 +286,13 @@ class Scheduler:
         self._cache.grow(sequence.lease, wanted)
         sequence.computed = sequence.lease.matched
         if sequence.reuse is None:
-            self._account(sequence, sequence.lease.matched)
+            self._account(sequence, sequence.lease.matched, overlap.tokens)
         return None
 
-    def _account(self, sequence: Sequence, matched: int) -> None:
+    def _account(self, sequence: Sequence, matched: int, in_flight: int) -> None:
         """Once per sequence: what is read again after a preemption is nobody's hit or miss."""
         if sequence.reads_cache and self._reuse:
-            sequence.reuse = account(sequence.prompt_len, matched, self._cache.page_size)
+            sequence.reuse = account(sequence.prompt_len, matched, self._cache.page_size, in_flight)
         else:
             sequence.reuse = account_unread(sequence.prompt_len)
         self._notices.append(Admitted(sequence))

@@ -31,6 +31,7 @@ class Sequence:
         end_tokens: tokens that cannot be drawn before `params.min_tokens`.
         cached: while it waits, the tokens that it would reuse, as of the last lookup.
         passed: tokens computed, while it waited, for requests that arrived later.
+        followed: tokens that it waited for because another was computing them.
         computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
@@ -44,6 +45,7 @@ class Sequence:
         "cached",
         "computed",
         "end_tokens",
+        "followed",
         "id",
         "lease",
         "max_len",
@@ -82,6 +84,7 @@ class Sequence:
         self.prompt_len = len(prompt)
         self.cached = 0
         self.passed = 0
+        self.followed = 0
         self.computed = 0
         self.preemptions = 0
         self.lease: Lease | None = None
@@ -102,6 +105,11 @@ class Sequence:
     @property
     def gap(self) -> int:
         return self._length - self.computed
+
+    @property
+    def reading(self) -> bool:
+        """Whether it still computes tokens that it did not draw in the step before."""
+        return self.gap > 1 or self.computed < self.prompt_len
 
     @property
     def generated(self) -> int:

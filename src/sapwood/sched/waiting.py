@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
 from sapwood.cache import PrefixCache
-from sapwood.sched.order import Candidate, Order, SortKey, front
+from sapwood.sched.order import Candidate, Order, SortKey, front, is_front
 from sapwood.sched.sequence import Sequence
 from sapwood.types import SeqId
 
@@ -55,6 +55,10 @@ class WaitingQueue:
         heapq.heapify(heap)
         while heap:
             yield heapq.heappop(heap)[2]
+
+    def at_front(self, sequence: Sequence) -> bool:
+        """Whether it must not be passed over any more."""
+        return sequence.id in self._returning or is_front(self._key(sequence))
 
     def charge(self, given: Iterable[tuple[Sequence, int]]) -> None:
         """Age everyone by the tokens that a step gives to sequences of requests that arrived later."""
