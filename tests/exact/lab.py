@@ -22,7 +22,7 @@ from sapwood.config import (
 from sapwood.engine import Engine, ModelFacts
 from sapwood.model import kv, load_model
 from sapwood.model.ops import StepSpans
-from sapwood.types import Delta, Finished, PromptScored, Request, SamplingParams, TokenLogprob
+from sapwood.types import Delta, Finished, PromptScored, Request, SamplingParams, Scope, TokenLogprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ GREEDY = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
 class Ask:
     prompt: Prompt
     params: SamplingParams = GREEDY
+    salt: str = ""
 
     def wanting(self, max_tokens: int) -> Ask:
         return replace(self, params=replace(self.params, max_tokens=max_tokens))
@@ -171,7 +172,7 @@ class Lab:
 
     def _request(self, ask: Ask) -> Request:
         self._asked += 1
-        return Request(str(self._asked), ask.prompt, ask.params)
+        return Request(str(self._asked), ask.prompt, ask.params, Scope(salt=ask.salt))
 
 
 def _finished(events: Sequence[Event]) -> Finished:
@@ -191,7 +192,7 @@ def _said(events: Sequence[Event]) -> Said:
 
 
 def decoder_of(model: Path | str, weights: WeightFormat = "auto", threads: int = 2) -> Decoder:
-    config = ModelConfig(str(model), weights, kv_memory=2**20, threads=threads)
+    config = ModelConfig(str(model), weights, kv_memory=2**22, threads=threads)
     return load_model(config, 1).runner.decoder
 
 

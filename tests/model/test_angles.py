@@ -19,7 +19,7 @@ def test_it_is_as_good_as_the_system_library(angle: float) -> None:
 
 
 def test_the_quadrants() -> None:
-    found = cos_sin(np.arange(8) * (math.pi / 4))
+    found = cos_sin(np.arange(8, dtype=np.float64) * (math.pi / 4))
     half = math.sqrt(0.5)
     assert np.allclose(found.cos, [1, half, 0, -half, -1, -half, 0, half], atol=1e-15)
     assert np.allclose(found.sin, [0, half, 1, half, 0, -half, -1, -half], atol=1e-15)
