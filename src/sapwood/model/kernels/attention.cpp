@@ -127,10 +127,8 @@ SAPWOOD_INLINE void partials(const Shape& s, const Block& b, int row, const floa
     for (int r = 0; r < R; ++r) store(scores + r * kTileKeys + c, lo[r]), store(scores + r * kTileKeys + c + 8, hi[r]);
   }
   float max[R], sum[R];
-  for (int r = 0; r < R; ++r) {
-    if (keys[r].empty()) std::fill(scores + r * kTileKeys, scores + (r + 1) * kTileKeys, 0.0f);
-    else softmax(scores + r * kTileKeys, keys[r], &max[r], &sum[r]);
-  }
+  for (int r = 0; r < R; ++r)
+    if (!keys[r].empty()) softmax(scores + r * kTileKeys, keys[r], &max[r], &sum[r]);
   const KeyRange common = common_to(keys);
   for (int c = 0; c < s.ld; c += 16) {
     mix<R>(scores, keys, common, kv.values + c, s.ld, lo, hi);

@@ -1,7 +1,6 @@
 #include "kv_tile.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace sapwood {
 
@@ -80,7 +79,6 @@ void load_as(const KvLayer& kv, const Span& span, HeadShape shape, int kv_head, 
   for (int j = 0; j < count; ++j)
     for (int d = 0; d < ld; d += kLanes)
       store(out.values + j * ld + d, d < dim ? some<Kv>(v + at[j] + d, dim - d) : splat(0.0f));
-  std::memset(out.values + count * ld, 0, static_cast<size_t>(kTileKeys - count) * ld * sizeof(float));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ struct KvTile {
   float* values;  // [64][padded(head_dim)]
 };
 
-// Fills `out` with positions tile*64 .. +count-1 of one kv head; the rest of the 64 is zero.
+// Fills `out` with positions tile*64 .. +count-1 of one kv head. Beyond them keys are zero and values are not written:
+// no row reads them.
 void load_tile(const KvLayer& kv, const Span& span, HeadShape shape, int kv_head, int tile, int count, KvTile out);
 
 }  // namespace sapwood
