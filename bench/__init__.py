@@ -2,7 +2,7 @@
 
     python -m bench serve      ours and a peer, paired and interleaved          cases/
     python -m bench kernels    native ops, BLAS and the machine's floors        kernels/
-    python -m bench cache      the prefix cache without a model                 cache_suite.py
+    python -m bench cache      the prefix cache and the scheduler alone         cache/
     python -m bench report     results/*.json → RESULTS.md
     python -m bench            all of it
 

@@ -53,7 +53,17 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("--threads", type=_count, default=2)
     kernels.add_argument("--only", choices=("linear", "attention"), help="leave the other out")
     kernels.add_argument("--called-as", type=json.loads, help=argparse.SUPPRESS)
-    _add_common(suites.add_parser("cache", help="the prefix cache without a model"))
+    cache = suites.add_parser("cache", help="the prefix cache and the scheduler, without a server")
+    _add_common(cache)
+    cache.add_argument("--cases", help="only these, separated by commas")
+    cache.add_argument(
+        "--trace",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="replay this one, in Mooncake's format, instead of those that come along; may be repeated",
+    )
     report = suites.add_parser("report", help="results/*.json → RESULTS.md")
     report.add_argument("--results", type=Path, default=HERE / "results")
     report.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
@@ -132,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
 
         return run_kernels(options)
     if options.suite == "cache":
-        from .cache_suite import run_cache
+        from .cache import run_cache
 
         return run_cache(options)
     from .report import write_report

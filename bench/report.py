@@ -22,8 +22,8 @@ Read this first:
 - One model, one file of weights, one number of threads. The client runs on the same cores as the servers.
 - "goal" is what the design asks for; a goal that is missed says so.
 """
-_COLUMNS = ("scenario", "measure", "ratio", "range", "ours", "peer", "unit", "goal")
-_RULES = ("---", "---", "---:", "---:", "---:", "---:", "---", "---")
+_COLUMNS = ("scenario", "measure", "ratio", "range", "ours", "peer", "unit", "goal", "remark")
+_RULES = ("---", "---", "---:", "---:", "---:", "---:", "---", "---", "---")
 FOOTER = """## How to repeat this
 
 `make bench`, or the command under each heading. A peer's server is named with `--llama-server PATH` or
@@ -96,6 +96,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         number(row["peer"]),
         row["unit"],
         _goal(row["goal"]),
+        row.get("remark", ""),
     ]
 
 

@@ -34,6 +34,8 @@ class Measure:
     unit: str
     better: Literal["higher", "lower"]
     goal: Goal | None = None
+    counted: bool = False
+    """Not timed: pairs that differ had other input, which is no noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Row:
     against: who or what the peer's values are of; None without a peer.
     regime: what this scenario holds fixed (tokens, concurrency, …).
     detail: further figures of ours, by name.
+    remark: a few words that stand in the row itself.
     """
 
     scenario: str
@@ -52,6 +55,7 @@ class Row:
     regime: Mapping[str, Any] = field(default_factory=dict)
     detail: Mapping[str, float] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    remark: str = ""
 
     def json(self) -> dict[str, Any]:
         """The row as `interface.md` has it (`scenario`, `ours`, `peer`, `ratio`), and more."""
@@ -59,7 +63,7 @@ class Row:
         peers = [pair.peer for pair in self.pairs if pair.peer is not None]
         ratio = ratios(self.pairs)
         notes = list(self.notes)
-        if ratio is not None and ratio.factor > NOISY_FACTOR:
+        if ratio is not None and ratio.factor > NOISY_FACTOR and not self.measure.counted:
             notes.append(f"noisy: ratios differ by a factor of {ratio.factor:.2f}")
         goal = self.measure.goal
         return {
@@ -81,6 +85,7 @@ class Row:
             "regime": dict(self.regime),
             "detail": {name: tidy(value) for name, value in self.detail.items()},
             "notes": notes,
+            "remark": self.remark,
         }
 
 

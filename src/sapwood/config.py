@@ -7,9 +7,9 @@ from typing import Literal
 
 from sapwood.errors import UsageError
 
-IndexName = Literal["radix", "none"]
-OrderName = Literal["default", "fcfs", "lpm", "priority", "random"]
-EvictionName = Literal["lru"]
+IndexName = Literal["radix", "blocks", "none"]
+OrderName = Literal["default", "fcfs", "lpm", "dfs-weight", "priority", "random"]
+EvictionName = Literal["default", "lru", "lfu", "fifo", "mru", "filo", "slru", "priority"]
 KvDtype = Literal["f16", "bf16", "f32"]
 WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
 LedgerName = Literal["auto", "contract", "physical"]
@@ -20,13 +20,25 @@ class CacheConfig:
     page_size: int = 1
     """Tokens per page; with 1 a hit may end at any token."""
     prefix_index: IndexName = "radix"
-    """How prefixes are looked up; `none` switches reuse off."""
-    eviction_policy: EvictionName = "lru"
-    """Which leaf gives up its pages first."""
+    """How prefixes are looked up: a tree, a map of hashed pages, or (`none`, reuse off) not at all."""
+    eviction_policy: EvictionName = "default"
+    """Which leaf gives up its pages first; `default` learns what is used again (lru with the blocks index)."""
+    pin_share: float = 0.25
+    """Share of the pool that pins may hold."""
+    attention_tokens: int | None = None
+    """Length of a prefix at which attention makes computing one more token twice as dear as at the start. The
+    default policy weighs what is lost with it; None weighs all tokens alike."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.page_size <= 256:
             raise UsageError(f"page size is {self.page_size}; it must be between 1 and 256")
+        if not 0.0 <= self.pin_share <= 1.0:
+            raise UsageError(f"pin share is {self.pin_share}; it must be between 0 and 1")
+        if self.prefix_index == "blocks" and self.eviction_policy not in ("lru", "default"):
+            raise UsageError(
+                f"eviction policy is {self.eviction_policy}; the blocks index evicts by lru alone",
+                hint="leave --eviction-policy out, or take --prefix-index radix",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,8 @@ class SchedulerConfig:
     schedule_policy: OrderName = "default"
     """Order of the waiting requests."""
     patience_tokens: int = 32768
-    """Under the default policy: tokens of later requests' work after which a waiting one is no longer passed."""
+    """Tokens of later requests' work after which none of them passes a waiting one that does not fit; under the
+    default policy, after which it goes to the front."""
 
     def __post_init__(self) -> None:
         for name in ("chunk_tokens", "max_running", "patience_tokens"):

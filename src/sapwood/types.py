@@ -42,6 +42,8 @@ class SamplingParams:
         logit_bias: token id → value added to its logit, at most 1e9 in size.
         seed: key of the counter-based draws; None lets the engine pick one.
         n: samples of the same prompt.
+        best_of: samples to draw, of which the n with the highest mean logprob per token are given; None draws n.
+            If it is more than n, nothing is given before all are done.
         stop: strings that end the text; the text is cut before the match.
         stop_token_ids: token ids that end the sequence.
         ignore_eos: do not stop at the model's end token.
@@ -61,6 +63,7 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
     n: int = 1
+    best_of: int | None = None
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
@@ -80,12 +83,23 @@ class SamplingParams:
             ("frequency_penalty", -2.0 <= self.frequency_penalty <= 2.0, "between -2 and 2"),
             ("logit_bias", _are_finite(self.logit_bias), "finite numbers of at most 1e9 in size"),
             ("n", 1 <= self.n <= 128, "between 1 and 128"),
+            ("best_of", self.n <= self.drawn <= 128, f"at least n ({self.n}) and at most 128"),
             ("min_tokens", self.min_tokens >= 0, "at least 0"),
             ("stop", all(self.stop), "made of non-empty strings"),
         )
         for name, valid, expected in checks:
             if not valid:
                 raise RequestError(f"{name!r} is {getattr(self, name)!r}; it must be {expected}", param=name)
+
+    @property
+    def drawn(self) -> int:
+        """Samples to draw."""
+        return self.n if self.best_of is None else self.best_of
+
+    @property
+    def ranked(self) -> bool:
+        """Whether more samples are drawn than given, so that their logprobs decide."""
+        return self.drawn > self.n
 
 
 def _are_finite(biases: Mapping[int, float]) -> bool:
@@ -104,6 +118,33 @@ class SamplingDefaults:
 
 
 @dataclass(frozen=True, slots=True)
+class Retain:
+    """A wish that the pages of a token range be evicted after others. Not a promise: only a pin keeps them.
+
+    Attributes:
+        priority: 1 .. 99; the highest stays longest.
+        seconds: how long, from the end of the request on; None for good.
+        start, end: the range; no end means the end of the prompt. Only whole pages within it count.
+    """
+
+    priority: int
+    seconds: float | None = None
+    start: int = 0
+    end: int | None = None
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("priority", 1 <= self.priority <= 99, "between 1 and 99"),
+            ("seconds", self.seconds is None or 0 < self.seconds < math.inf, "above 0, or none"),
+            ("start", self.start >= 0, "at least 0"),
+            ("end", self.end is None or self.end > self.start, "after start"),
+        )
+        for name, valid, expected in checks:
+            if not valid:
+                raise RequestError(f"{name!r} is {getattr(self, name)!r}; it must be {expected}", param=name)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One prompt to be answered `params.n` times."""
 
@@ -115,6 +156,8 @@ class Request:
     """Lower is sooner. Anything but 0 needs the `priority` order."""
     reuse: bool = True
     """False reads nothing from the cache (its pages are still committed)."""
+    retain: tuple[Retain, ...] = ()
+    """What to keep longer than others once the request has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +180,15 @@ class Usage:
     reused: int
     missed: Mapping[str, int]
     completion_tokens: int = 0
-    """Over all samples."""
+    """Over all samples drawn, given or not."""
+    diverged_at: int | None = None
+    """Index of the first prompt token that differs from what is known to follow, if any has diverged."""
+    evicted_seconds_ago: float | None = None
+    """How long ago the first of the evicted tokens was evicted, if there are any."""
+    waited_for_leader_seconds: float = 0.0
+    """Before it was admitted, because another was computing what it needs."""
+    saved_seconds: float | None = None
+    """What computing the reused tokens would have cost, at the pace of late; None before that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,9 @@ def test_a_row_has_the_fields_of_the_interface() -> None:
 def test_ratios_that_differ_are_called_noisy() -> None:
     measure = Measure("rate", "x", "higher")
     assert Row("a", measure, [Pair(1.0, 1.0), Pair(1.2, 1.0)]).json()["notes"] == []
-    assert "factor of 1.50" in Row("a", measure, [Pair(1.0, 1.0), Pair(1.5, 1.0)]).json()["notes"][0]
+    apart = [Pair(1.0, 1.0), Pair(1.5, 1.0)]
+    assert "factor of 1.50" in Row("a", measure, apart).json()["notes"][0]
+    assert Row("a", replace(measure, counted=True), apart).json()["notes"] == []
 
 
 def test_commands_are_shown_without_the_paths_of_this_machine() -> None:
@@ -190,6 +192,13 @@ def test_a_table_has_no_columns_without_content() -> None:
     )
     assert paired.splitlines()[0] == "| scenario | measure | ratio | range | ours | peer | unit |"
     assert paired.splitlines()[3] == "| b | time (lower is better) | – | – | 2.00 | – | µs |"
+
+
+def test_a_remark_stands_in_its_row() -> None:
+    row = Row("a", Measure("time", "µs", "lower"), [Pair(1.0, None)], remark="with care").json()
+    assert rows_table([row]).splitlines()[-1] == "| a | time (lower is better) | 1.00 | µs | with care |"
+    del row["remark"]  # as in documents from before there were any
+    assert rows_table([row]).splitlines()[-1] == "| a | time (lower is better) | 1.00 | µs |"
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,10 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: 
 def test_without_json_stdout_has_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", "--quick"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all(line.startswith("|") for line in lines)
-    assert lines[2].startswith("| match 512 tokens, 1 edge |")
+    table = [line for line in lines if line.startswith("|")]
+    assert lines[: len(table)] == table
+    assert table[2].startswith("| match 512 tokens, 1 edge, radix / classic |")
+    assert all(line == "" or line.startswith("- ") for line in lines[len(table) :])  # notes of the rows
 
 
 def test_a_document_shows_the_command_as_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace, PrefixCache
+from sapwood.cache.block import Block
+from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.node import Node
 from sapwood.cache.radix import RadixIndex
+
+NewCache = Callable[..., PrefixCache]
+"""What the fixture `new_cache` gives: a cache by capacity in pages and page size."""
 
 NS = Namespace("model")
 OTHER = Namespace("model", tenant="other")
@@ -58,19 +63,39 @@ def radix_of(cache: PrefixCache) -> RadixIndex:
     return index
 
 
+def blocks_of(cache: PrefixCache) -> BlockIndex:
+    index = cache._index
+    assert isinstance(index, BlockIndex)
+    return index
+
+
 def nodes_of(cache: PrefixCache) -> list[Node]:
-    """All nodes that can be found, roots left out."""
+    """All nodes that can be found, roots and ghosts left out."""
     trees = (root.subtree() for root in radix_of(cache).roots.values())
-    return [node for tree in trees for node in tree if node.parent is not None]
+    return [node for tree in trees for node in tree if node.parent is not None and node.pages.size]
 
 
 def prefixes_of(cache: PrefixCache) -> Iterator[tuple[Namespace, tuple[int, ...]]]:
-    """Every cached prefix, one per page, read from the tree itself."""
+    """Every cached prefix, one per page, read from the index itself."""
+    if isinstance(cache._index, BlockIndex):
+        return (_prefix_of(block) for block in cache._index.map)
+    return _tree_prefixes(cache)
+
+
+def _tree_prefixes(cache: PrefixCache) -> Iterator[tuple[Namespace, tuple[int, ...]]]:
     for namespace, root in radix_of(cache).roots.items():
         waiting: list[tuple[Node, tuple[int, ...]]] = [(root, ())]
         while waiting:
             node, before = waiting.pop()
             tokens = before + tuple(node.tokens.view.tolist())
-            for end in range(len(before), len(tokens), cache.page_size):
-                yield namespace, tokens[: end + cache.page_size]
+            for page in range(node.pages.size):
+                yield namespace, tokens[: len(before) + (page + 1) * cache.page_size]
             waiting.extend((child, tokens) for child in node.children.values())
+
+
+def _prefix_of(block: Block) -> tuple[Namespace, tuple[int, ...]]:
+    contents, above = [block.content], block.parent
+    while isinstance(above, Block):
+        contents.append(above.content)
+        above = above.parent
+    return above, tuple(np.frombuffer(b"".join(reversed(contents)), dtype=np.int32).tolist())

@@ -5,21 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cache.helpers import NS, OTHER, begin, joined, matched, nodes_of, pages_of, span, store, toks
+from cache.helpers import (
+    NS,
+    OTHER,
+    NewCache,
+    begin,
+    joined,
+    matched,
+    pages_of,
+    prefixes_of,
+    span,
+    store,
+    toks,
+)
 from sapwood.cache import Books, Flushed, Match, PrefixCache
-from sapwood.config import CacheConfig
 from sapwood.errors import BooksError, OutOfPagesError, UsageError
-
-
-def paged(capacity: int, page_size: int) -> PrefixCache:
-    return PrefixCache(capacity, CacheConfig(page_size=page_size))
-
 
 # ── match and lease ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_empty_cache_matches_nothing_and_has_all_its_room() -> None:
-    cache = paged(10, 4)
+def test_an_empty_cache_matches_nothing_and_has_all_its_room(new_cache: NewCache) -> None:
+    cache = new_cache(10, 4)
     assert cache.match(NS, span(0, 9)) == Match(NS, 0)
     assert (cache.page_size, cache.capacity_pages, cache.room()) == (4, 10, 40)
     assert cache.books() == Books(10, 0, 0, 0, 10, 0, 0)
@@ -31,17 +37,17 @@ def test_an_empty_cache_matches_nothing_and_has_all_its_room() -> None:
     [(1, None, 10), (1, 9, 9), (1, 0, 0), (4, None, 8), (4, 7, 4), (4, 3, 0), (4, 8, 8), (16, None, 0)],
 )
 def test_a_lease_takes_at_most_its_limit_in_whole_pages(
-    page_size: int, limit: int | None, expected: int
+    new_cache: NewCache, page_size: int, limit: int | None, expected: int
 ) -> None:
-    cache = paged(20, page_size)
+    cache = new_cache(20, page_size)
     store(cache, span(0, 10))
     lease = cache.lease(NS, span(0, 10), limit)
     assert lease.matched == lease.covered == lease.committed == expected
     cache.check()
 
 
-def test_an_exact_repeat_with_its_last_token_held_back_shares_all_but_one_page() -> None:
-    cache = PrefixCache(20)
+def test_an_exact_repeat_with_its_last_token_held_back_shares_all_but_one_page(new_cache: NewCache) -> None:
+    cache = new_cache(20)
     store(cache, span(0, 10))
     before = pages_of(cache, span(0, 10))
     repeat = cache.lease(NS, span(0, 10), limit=9)
@@ -53,8 +59,8 @@ def test_an_exact_repeat_with_its_last_token_held_back_shares_all_but_one_page()
     cache.check()
 
 
-def test_a_second_request_hits_while_the_first_still_runs() -> None:
-    cache = paged(11, 16)
+def test_a_second_request_hits_while_the_first_still_runs(new_cache: NewCache) -> None:
+    cache = new_cache(11, 16)
     first = begin(cache, span(0, 55))
     assert (len(first.table), first.committed) == (4, 48)
     second = cache.lease(NS, joined(span(0, 48), span(500, 505)))
@@ -65,8 +71,8 @@ def test_a_second_request_hits_while_the_first_still_runs() -> None:
     cache.check()
 
 
-def test_leasing_moves_pages_from_evictable_to_leased_and_back() -> None:
-    cache = PrefixCache(10)
+def test_leasing_moves_pages_from_evictable_to_leased_and_back(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     store(cache, toks(1, 2, 3))
     assert (cache.books().leased, cache.books().evictable, cache.room()) == (0, 3, 10)
     leases = [cache.lease(NS, toks(1, 2, 3)) for _ in range(2)]
@@ -77,8 +83,8 @@ def test_leasing_moves_pages_from_evictable_to_leased_and_back() -> None:
     assert (cache.books().leased, cache.books().evictable, cache.room()) == (0, 3, 10)
 
 
-def test_tokens_of_another_type_are_refused_instead_of_missed() -> None:
-    cache = paged(4, 2)
+def test_tokens_of_another_type_are_refused_instead_of_missed(new_cache: NewCache) -> None:
+    cache = new_cache(4, 2)
     wide = np.arange(4)
     lease = cache.lease(NS, toks())
     cache.grow(lease, 4)
@@ -94,8 +100,8 @@ def test_tokens_of_another_type_are_refused_instead_of_missed() -> None:
 # ── grow ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_growing_covers_the_length_in_whole_pages_and_only_once() -> None:
-    cache = paged(10, 4)
+def test_growing_covers_the_length_in_whole_pages_and_only_once(new_cache: NewCache) -> None:
+    cache = new_cache(10, 4)
     lease = cache.lease(NS, toks())
     for length, pages in ((1, 1), (4, 1), (5, 2), (3, 2), (0, 2)):
         cache.grow(lease, length)
@@ -103,8 +109,8 @@ def test_growing_covers_the_length_in_whole_pages_and_only_once() -> None:
     assert len(set(lease.table.tolist())) == 2
 
 
-def test_growing_beyond_the_room_changes_nothing() -> None:
-    cache = PrefixCache(10)
+def test_growing_beyond_the_room_changes_nothing(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     reader = begin(cache, span(0, 4))
     store(cache, span(50, 53))
     lease = cache.lease(NS, toks(9))
@@ -123,8 +129,8 @@ def test_growing_beyond_the_room_changes_nothing() -> None:
     assert matched(cache, span(0, 4)) == reader.covered
 
 
-def test_the_whole_pool_can_be_had_by_one_lease() -> None:
-    cache = paged(6, 4)
+def test_the_whole_pool_can_be_had_by_one_lease(new_cache: NewCache) -> None:
+    cache = new_cache(6, 4)
     for start in (0, 100, 200):
         store(cache, span(start, start + 8))
     lease = cache.lease(OTHER, toks())
@@ -137,8 +143,8 @@ def test_the_whole_pool_can_be_had_by_one_lease() -> None:
 # ── commit ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_only_full_pages_are_committed() -> None:
-    cache = paged(10, 4)
+def test_only_full_pages_are_committed(new_cache: NewCache) -> None:
+    cache = new_cache(10, 4)
     lease = cache.lease(NS, span(0, 11))
     cache.grow(lease, 11)
     for length, committed in ((3, 0), (4, 4), (7, 4), (11, 8), (5, 8)):
@@ -149,8 +155,8 @@ def test_only_full_pages_are_committed() -> None:
     assert cache.books() == Books(8, 2, 0, 0, 10, 0, 8)
 
 
-def test_nothing_can_be_found_before_it_is_committed() -> None:
-    cache = PrefixCache(10)
+def test_nothing_can_be_found_before_it_is_committed(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     lease = cache.lease(NS, span(0, 5))
     cache.grow(lease, 5)
     assert matched(cache, span(0, 5)) == 0
@@ -158,8 +164,8 @@ def test_nothing_can_be_found_before_it_is_committed() -> None:
     assert matched(cache, span(0, 5)) == 2
 
 
-def test_a_duplicate_moves_the_table_to_the_copy_that_stays() -> None:
-    cache = paged(20, 2)
+def test_a_duplicate_moves_the_table_to_the_copy_that_stays(new_cache: NewCache) -> None:
+    cache = new_cache(20, 2)
     first = cache.lease(NS, span(0, 8))
     second = cache.lease(NS, span(0, 8))
     for lease in (first, second):
@@ -173,9 +179,9 @@ def test_a_duplicate_moves_the_table_to_the_copy_that_stays() -> None:
     cache.check()
 
 
-def test_one_that_read_nothing_still_shares_what_it_computed() -> None:
+def test_one_that_read_nothing_still_shares_what_it_computed(new_cache: NewCache) -> None:
     """Reuse off for one request: its lease begins empty, its commits find the pages that are there."""
-    cache = PrefixCache(20)
+    cache = new_cache(20)
     store(cache, span(0, 6))
     lease = cache.lease(NS, span(0, 6), limit=0)
     cache.grow(lease, 6)
@@ -187,8 +193,8 @@ def test_one_that_read_nothing_still_shares_what_it_computed() -> None:
     cache.check()
 
 
-def test_committing_more_than_is_covered_is_a_bug_and_says_so() -> None:
-    cache = PrefixCache(10)
+def test_committing_more_than_is_covered_is_a_bug_and_says_so(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     lease = begin(cache, span(0, 3))
     with pytest.raises(BooksError, match="4 tokens are committed to a lease of 3 tokens, 3 committed"):
         cache.commit(lease, span(0, 4))
@@ -198,8 +204,8 @@ def test_committing_more_than_is_covered_is_a_bug_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("page_size", [1, 4])
-def test_release_frees_what_was_not_committed_and_keeps_the_rest(page_size: int) -> None:
-    cache = paged(20, page_size)
+def test_release_frees_what_was_not_committed_and_keeps_the_rest(new_cache: NewCache, page_size: int) -> None:
+    cache = new_cache(20, page_size)
     store(cache, span(0, 4))
     lease = cache.lease(NS, span(0, 9))
     cache.grow(lease, 9)
@@ -211,8 +217,8 @@ def test_release_frees_what_was_not_committed_and_keeps_the_rest(page_size: int)
     cache.check()
 
 
-def test_a_second_release_does_nothing() -> None:
-    cache = PrefixCache(10)
+def test_a_second_release_does_nothing(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     first, second = begin(cache, span(0, 4)), begin(cache, span(0, 4))
     cache.release(first)
     books = cache.books()
@@ -224,8 +230,8 @@ def test_a_second_release_does_nothing() -> None:
     cache.check()
 
 
-def test_a_lease_cannot_be_used_after_its_release_or_with_another_cache() -> None:
-    cache, other = PrefixCache(10), PrefixCache(10)
+def test_a_lease_cannot_be_used_after_its_release_or_with_another_cache(new_cache: NewCache) -> None:
+    cache, other = new_cache(10), new_cache(10)
     lease = begin(cache, span(0, 4))
     with pytest.raises(BooksError, match="does not hold"):
         other.release(lease)
@@ -239,8 +245,8 @@ def test_a_lease_cannot_be_used_after_its_release_or_with_another_cache() -> Non
 # ── eviction ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_least_recently_used_leaf_goes_first_from_its_tail() -> None:
-    cache = PrefixCache(9)
+def test_the_least_recently_used_leaf_goes_first_from_its_tail(new_cache: NewCache) -> None:
+    cache = new_cache(9)
     for start in (0, 10, 20):
         store(cache, span(start, start + 3))
     cache.release(cache.lease(NS, span(0, 3)))
@@ -255,8 +261,8 @@ def test_the_least_recently_used_leaf_goes_first_from_its_tail() -> None:
     assert cache.books().evicted_tokens == 9
 
 
-def test_a_lease_counts_as_used_until_it_ends() -> None:
-    cache = PrefixCache(4)
+def test_a_lease_counts_as_used_until_it_ends(new_cache: NewCache) -> None:
+    cache = new_cache(4)
     long, short = begin(cache, toks(1, 1)), begin(cache, toks(2, 2))
     cache.release(short)
     cache.release(long)
@@ -264,8 +270,8 @@ def test_a_lease_counts_as_used_until_it_ends() -> None:
     assert (matched(cache, toks(1, 1)), matched(cache, toks(2, 2))) == (2, 0)
 
 
-def test_a_parent_whose_last_child_left_becomes_a_leaf_with_its_own_age() -> None:
-    cache = PrefixCache(7)
+def test_a_parent_whose_last_child_left_becomes_a_leaf_with_its_own_age(new_cache: NewCache) -> None:
+    cache = new_cache(7)
     store(cache, toks(1, 1, 5))
     store(cache, toks(1, 1, 6))
     store(cache, toks(9, 9))
@@ -279,8 +285,8 @@ def test_a_parent_whose_last_child_left_becomes_a_leaf_with_its_own_age() -> Non
     cache.check()
 
 
-def test_pinned_pages_and_all_before_them_stay_whatever_is_asked() -> None:
-    cache = PrefixCache(12)
+def test_pinned_pages_and_all_before_them_stay_whatever_is_asked(new_cache: NewCache) -> None:
+    cache = new_cache(12)
     store(cache, toks(1, 2, 3, 4))
     store(cache, toks(1, 2, 7, 8))
     store(cache, toks(1, 2, 3, 4, 5, 6))
@@ -292,8 +298,8 @@ def test_pinned_pages_and_all_before_them_stay_whatever_is_asked() -> None:
     cache.check()
 
 
-def test_pinning_twice_takes_releasing_twice() -> None:
-    cache = PrefixCache(4)
+def test_pinning_twice_takes_releasing_twice(new_cache: NewCache) -> None:
+    cache = new_cache(4)
     first, second = begin(cache, span(0, 4)), cache.lease(NS, span(0, 4))
     cache.release(first)
     assert cache.room() == 0
@@ -301,8 +307,8 @@ def test_pinning_twice_takes_releasing_twice() -> None:
     assert cache.room() == 4
 
 
-def test_a_leased_hit_is_not_the_victim_of_its_own_growth() -> None:
-    cache = paged(2, 4)
+def test_a_leased_hit_is_not_the_victim_of_its_own_growth(new_cache: NewCache) -> None:
+    cache = new_cache(2, 4)
     store(cache, span(0, 4))
     store(cache, span(50, 54))
     lease = cache.lease(NS, span(0, 8))
@@ -316,8 +322,8 @@ def test_a_leased_hit_is_not_the_victim_of_its_own_growth() -> None:
 # ── flush ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_flushing_an_idle_cache_frees_everything() -> None:
-    cache = paged(20, 2)
+def test_flushing_an_idle_cache_frees_everything(new_cache: NewCache) -> None:
+    cache = new_cache(20, 2)
     store(cache, span(0, 10))
     store(cache, span(0, 6), OTHER)
     assert cache.flush() == Flushed(flushed_tokens=16, kept_tokens=0)
@@ -327,8 +333,8 @@ def test_flushing_an_idle_cache_frees_everything() -> None:
     cache.check()
 
 
-def test_running_leases_survive_a_flush_but_nothing_old_matches() -> None:
-    cache = PrefixCache(30)
+def test_running_leases_survive_a_flush_but_nothing_old_matches(new_cache: NewCache) -> None:
+    cache = new_cache(30)
     store(cache, span(50, 55))
     running = begin(cache, span(0, 6))
     reader = cache.lease(NS, span(0, 4))
@@ -349,8 +355,10 @@ def test_running_leases_survive_a_flush_but_nothing_old_matches() -> None:
     cache.check()
 
 
-def test_a_lease_from_before_a_flush_commits_nothing_even_if_it_had_committed_nothing() -> None:
-    cache = PrefixCache(10)
+def test_a_lease_from_before_a_flush_commits_nothing_even_if_it_had_committed_nothing(
+    new_cache: NewCache,
+) -> None:
+    cache = new_cache(10)
     early = cache.lease(NS, span(0, 4))
     cache.grow(early, 4)
     cache.flush()
@@ -366,8 +374,8 @@ def test_a_lease_from_before_a_flush_commits_nothing_even_if_it_had_committed_no
     assert cache.books() == Books(6, 4, 0, 0, 10, 0, 4)
 
 
-def test_what_was_flushed_and_is_still_read_is_no_room() -> None:
-    cache = PrefixCache(10)
+def test_what_was_flushed_and_is_still_read_is_no_room(new_cache: NewCache) -> None:
+    cache = new_cache(10)
     old = begin(cache, span(0, 6))
     cache.flush()
     store(cache, span(0, 4))
@@ -380,8 +388,8 @@ def test_what_was_flushed_and_is_still_read_is_no_room() -> None:
     cache.check()
 
 
-def test_flushes_pile_up_and_are_all_let_go() -> None:
-    cache = PrefixCache(20)
+def test_flushes_pile_up_and_are_all_let_go(new_cache: NewCache) -> None:
+    cache = new_cache(20)
     leases = []
     for _ in range(4):
         leases.append(begin(cache, span(0, 5)))
@@ -392,7 +400,7 @@ def test_flushes_pile_up_and_are_all_let_go() -> None:
         cache.release(lease)
         cache.check()
     assert cache.books().free == 20
-    assert nodes_of(cache) == []
+    assert list(prefixes_of(cache)) == []
 
 
 def test_a_cache_without_pages_is_refused() -> None:
@@ -400,8 +408,8 @@ def test_a_cache_without_pages_is_refused() -> None:
         PrefixCache(0)
 
 
-def test_what_a_lease_would_pin_is_no_room_beside_it() -> None:
-    cache = PrefixCache(50)
+def test_what_a_lease_would_pin_is_no_room_beside_it(new_cache: NewCache) -> None:
+    cache = new_cache(50)
     store(cache, span(0, 30))
     assert cache.room() == 50
     assert cache.room_beside(NS, span(0, 30)) == 20
@@ -415,8 +423,8 @@ def test_what_a_lease_would_pin_is_no_room_beside_it() -> None:
     cache.check()
 
 
-def test_asking_for_room_does_not_delay_an_eviction() -> None:
-    cache = PrefixCache(20)
+def test_asking_for_room_does_not_delay_an_eviction(new_cache: NewCache) -> None:
+    cache = new_cache(20)
     store(cache, span(0, 10))
     store(cache, span(100, 110))
     cache.room_beside(NS, span(0, 10))

@@ -13,9 +13,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cache.helpers import prefixes_of, radix_of, toks
+from cache.helpers import prefixes_of, toks
 from cache.twin import Twin, TwinLease
 from sapwood.cache import Lease, Namespace, PrefixCache
+from sapwood.cache.blocks import BlockIndex
+from sapwood.cache.radix import RadixIndex
 from sapwood.config import CacheConfig, IndexName
 from sapwood.errors import OutOfPagesError
 
@@ -46,8 +48,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = PrefixCache(CAPACITY, CacheConfig(page_size=self.page_size, prefix_index=self.index))
-        self.twin = Twin(CAPACITY, self.page_size, remembers=self.index == "radix")
+        self.cache = PrefixCache(CAPACITY, CacheConfig(self.page_size, self.index, "lru"))
+        self.twin = Twin(CAPACITY, self.page_size, remembers=self.index != "none")
         self.pairs: list[Pair] = []
         self.content: dict[int, tuple[Namespace, tuple[int, ...]]] = {}
 
@@ -151,9 +153,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_same_prefixes_are_cached(self) -> None:
-        if self.index == "radix":
-            assert set(prefixes_of(self.cache)) == self.twin.findable()
-            assert len(radix_of(self.cache).roots) <= len(NAMESPACES)
+        if self.index != "none":
+            assert sorted(prefixes_of(self.cache), key=repr) == sorted(self.twin.findable(), key=repr)
+        if isinstance(self.cache._index, RadixIndex):
+            assert len(self.cache._index.roots) <= len(NAMESPACES)
 
     @invariant()
     def every_lease_reads_its_own_tokens(self) -> None:
@@ -172,6 +175,33 @@ class CacheMachine16(CacheMachine):
     page_size = 16
 
 
+class BlocksMachine(CacheMachine):
+    index: IndexName = "blocks"
+
+
+class BlocksMachine4(BlocksMachine):
+    page_size = 4
+
+
+class BlocksMachine16(BlocksMachine):
+    page_size = 16
+
+
+class CollidingMachine(BlocksMachine):
+    """Every hash collides with every other, or with a quarter of them."""
+
+    page_size = 2
+    hashes = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache._index = BlockIndex(self.page_size, lambda data: bytes([sum(data) % self.hashes]))
+
+
+class CollidingMachine4(CollidingMachine):
+    hashes = 4
+
+
 class CacheMachineNone(CacheMachine):
     page_size = 4
     index: IndexName = "none"
@@ -182,4 +212,9 @@ CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=6
 TestPageSize1 = CacheMachine.TestCase
 TestPageSize4 = CacheMachine4.TestCase
 TestPageSize16 = CacheMachine16.TestCase
+TestBlocksOf1 = BlocksMachine.TestCase
+TestBlocksOf4 = BlocksMachine4.TestCase
+TestBlocksOf16 = BlocksMachine16.TestCase
+TestOneHash = CollidingMachine.TestCase
+TestFourHashes = CollidingMachine4.TestCase
 TestNoIndex = CacheMachineNone.TestCase

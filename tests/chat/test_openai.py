@@ -488,7 +488,10 @@ def test_a_faulty_chat_body_is_refused_by_name(fault: dict[str, Any], param: str
         ({"prompt": "a", "logprobs": -1}, "logprobs"),
         ({"prompt": "a", "logprobs": True}, "logprobs"),
         ({"prompt": "a", "suffix": "z"}, "suffix"),
-        ({"prompt": "a", "best_of": 3, "n": 2}, "best_of"),
+        ({"prompt": "a", "best_of": 1, "n": 2}, "best_of"),
+        ({"prompt": "a", "best_of": 129}, "best_of"),
+        ({"prompt": "a", "best_of": 3, "n": 2, "stream": True}, "best_of"),
+        ({"prompt": ["a"] * 30, "best_of": 10}, "prompt"),
         ({"prompt": "a", "echo": 1}, "echo"),
     ],
 )
@@ -705,3 +708,23 @@ def test_choices_of_many_prompts_are_numbered_flat() -> None:
         (0, "00"),
         (1, "01"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "n", "drawn"),
+    [
+        ({}, 1, 1),
+        ({"best_of": 3}, 1, 3),
+        ({"best_of": 4, "n": 2}, 2, 4),
+        ({"best_of": 2, "n": 2, "stream": True}, 2, 2),
+    ],
+)
+def test_best_of_draws_more_samples_than_are_given(body: dict[str, Any], n: int, drawn: int) -> None:
+    params = parse_completion({"prompt": "a", **body}, vocab_size=VOCAB).options.params
+    assert (params.n, params.drawn) == (n, drawn)
+
+
+def test_why_best_of_cannot_be_streamed_is_said() -> None:
+    with pytest.raises(RequestError, match="known only when all are done") as error:
+        parse_completion({"prompt": "a", "best_of": 3, "stream": True}, vocab_size=VOCAB)
+    assert error.value.hint == "set best_of to n (1), or stream to false"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
@@ -107,7 +107,10 @@ class Log:
         assert usage.reused + sum(usage.missed.values()) == usage.prompt_tokens
         assert 0 <= usage.reused < usage.prompt_tokens
         assert all(count > 0 for count in usage.missed.values())
-        assert usage.completion_tokens == sum(len(s.tokens) for s in self.samples.values())
+        given = sum(len(s.tokens) for s in self.samples.values())
+        assert usage.completion_tokens == given or (
+            self.request.params.ranked and usage.completion_tokens > given
+        )
         if self.started is not None:
             assert (self.started.reused, self.started.missed) == (usage.reused, usage.missed)
 
@@ -153,9 +156,10 @@ class Rig:
         *,
         scope: Scope | None = None,
         reuse: bool = True,
+        priority: int = 0,
     ) -> Log:
         params = params or SamplingParams(temperature=0.0)
-        request = Request(f"r{len(self.logs)}", prompt, params, scope or Scope(), reuse=reuse)
+        request = Request(f"r{len(self.logs)}", prompt, params, scope or Scope(), priority, reuse)
         self.engine.add(request, self.now)
         log = self.logs[request.id] = Log(request)
         return log
@@ -163,10 +167,12 @@ class Rig:
     def step(self) -> None:
         self.now += 1.0
         self.take(self.engine.step(self.now))
+        self.cache.check()
         self.expect_counts()
 
     def abort(self, log: Log) -> None:
         self.take(self.engine.abort(log.request.id))
+        self.cache.check()
 
     def take(self, events: list[Event]) -> None:
         for event in events:
@@ -197,8 +203,21 @@ class Rig:
         assert log.finished is not None
         assert log.finished.error is None, log.finished.error
         assert sorted(log.samples) == list(range(log.request.params.n))
-        for index, sample in log.samples.items():
-            assert sample == self.solo(log.request, index)
+        expected = self.best(log.request) if log.request.params.ranked else self.each(log.request)
+        assert [log.samples[index] for index in range(len(expected))] == expected
+
+    def each(self, request: Request) -> list[SampleLog]:
+        return [self.solo(request, index) for index in range(request.params.drawn)]
+
+    def best(self, request: Request) -> list[SampleLog]:
+        """The n samples with the highest mean logprob, the best first."""
+        scored = replace(request, params=replace(request.params, logprobs=request.params.logprobs or 0))
+        means = [
+            sum(entry.logprob for entry in sample.logprobs) / len(sample.logprobs)
+            for sample in self.each(scored)
+        ]
+        ranked = sorted(range(len(means)), key=lambda index: -means[index])
+        return [self.solo(request, index) for index in ranked[: request.params.n]]
 
     def solo(self, request: Request, sample: int) -> SampleLog:
         """What a sample must be, by definition: draw all, decode at once, cut at the first end."""

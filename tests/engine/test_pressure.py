@@ -8,11 +8,13 @@ import pytest
 from engine.rig import Rig, greedy, prompt_of
 from sapwood.cache import Namespace
 from sapwood.config import OrderName
-from sapwood.types import SamplingParams
+from sapwood.errors import ContextLengthError
+from sapwood.plan import StepPlan
+from sapwood.types import SamplingParams, SeqId
 
 
 @pytest.mark.parametrize("page_size", [1, 4])
-@pytest.mark.parametrize("policy", ["fcfs", "lpm", "default"])
+@pytest.mark.parametrize("policy", ["fcfs", "lpm", "default", "dfs-weight", "priority", "random"])
 def test_twenty_clients_with_a_pool_for_one_and_a_fifth_all_finish(page_size: int, policy: OrderName) -> None:
     rig = Rig(pool=72, page_size=page_size, chunk=16, policy=policy)
     logs = [rig.add(prompt_of(30, salt=i), greedy(30)) for i in range(20)]
@@ -153,4 +155,77 @@ def test_one_that_can_never_have_room_fails_beside_one_that_starts_in_the_same_s
     rig.expect_solo(small)
     assert rig.engine.stats().failures == 1
     rig.cache.release(outside)
+    rig.expect_no_leaks()
+
+
+def test_one_whose_answer_would_outgrow_the_pool_is_refused_at_the_door_or_ends_at_its_edge() -> None:
+    rig = Rig(pool=100, chunk=32)
+    with pytest.raises(ContextLengthError, match="the KV pool holds 100 tokens"):
+        rig.add(prompt_of(80), greedy(200))
+    log = rig.ask(prompt_of(80), greedy(None))
+    assert (len(log.samples[0].tokens), log.samples[0].finish) == (21, "length")
+    rig.expect_solo(rig.ask(prompt_of(80, salt=1), greedy(5)))
+    rig.expect_no_leaks()
+
+
+class FailSteps:
+    """Whoever runs in these steps fails."""
+
+    def __init__(self, *steps: int) -> None:
+        self._steps = steps
+
+    def __call__(self, plan: StepPlan) -> frozenset[SeqId]:
+        return frozenset(work.seq for work in plan.works) if plan.step in self._steps else frozenset()
+
+
+def test_what_a_failed_prompt_had_reserved_is_there_for_the_next_ones_at_once() -> None:
+    rig = Rig(pool=100, chunk=128, hook=FailSteps(1))
+    failed = rig.add(prompt_of(90), greedy(5))
+    waiting = [rig.add(prompt_of(10, salt=i + 1), greedy(4)) for i in range(5)]
+    rig.step()
+    assert failed.finished is not None
+    assert failed.finished.error is not None
+    assert not any(log.started is not None for log in waiting), "there was no room beside it"
+    rig.step()
+    assert all(log.started is not None for log in waiting)
+    rig.run()
+    for log in waiting:
+        rig.expect_solo(log)
+    rig.expect_no_leaks()
+
+
+@pytest.mark.parametrize("page_size", [1, 4])
+def test_fifty_clients_on_one_prefix_that_hang_up_at_any_time_in_a_tight_pool(page_size: int) -> None:
+    rig = Rig(pool=160, page_size=page_size, chunk=32, max_running=6)
+    logs = [rig.add((*prompt_of(60), i % 40, *prompt_of(6, salt=i)), greedy(20)) for i in range(50)]
+    gone = []
+    for number in range(1000):
+        if not rig.engine.busy:
+            break
+        victim = logs[number * 7 % 50]
+        if number % 3 == 0 and victim.finished is None:
+            rig.abort(victim)
+            gone.append(victim)
+        rig.step()
+    assert 5 < len(gone) < 45
+    for log in logs:
+        if log not in gone:
+            rig.expect_solo(log)
+    stats = rig.engine.stats()
+    assert (stats.aborts, stats.finished) == (len(gone), 50 - len(gone))
+    rig.expect_no_leaks()
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "default", "priority", "dfs-weight"])
+def test_a_storm_of_preemptions_makes_progress_in_every_policy(policy: OrderName) -> None:
+    """Six that run, room for three: answers much longer than the prompts, so all outgrow what they were given."""
+    rig = Rig(pool=330, chunk=64, max_running=6, policy=policy)
+    logs = [rig.add(prompt_of(10, salt=i), greedy(95)) for i in range(12)]
+    rig.run()
+    for log in logs:
+        rig.expect_solo(log)
+    stats = rig.engine.stats()
+    assert stats.preemptions > 0
+    # What was pushed back is mostly found again: not even half of the work is done twice.
+    assert rig.runner.computed_tokens < 1.5 * 12 * 104
     rig.expect_no_leaks()

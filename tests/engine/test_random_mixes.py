@@ -22,6 +22,7 @@ class Ask:
     params: SamplingParams
     tenant: str
     reuse: bool
+    priority: int
 
     @property
     def prompt(self) -> tuple[int, ...]:
@@ -30,7 +31,8 @@ class Ask:
 
 params = st.builds(
     SamplingParams,
-    max_tokens=st.integers(0, 20),
+    max_tokens=st.integers(1, 20),
+    best_of=st.sampled_from([None, None, None, 3, 5]),
     temperature=st.sampled_from([0.0, 1.0]),
     seed=st.integers(0, 3),
     n=st.sampled_from([1, 1, 1, 2, 3]),
@@ -47,6 +49,7 @@ asks = st.builds(
     params=params,
     tenant=st.sampled_from(["", "", "b"]),
     reuse=st.sampled_from([True, True, True, False]),
+    priority=st.integers(0, 2),
 )
 # What happens between steps: a request arrives, one is aborted, a flush, or steps.
 actions = st.lists(
@@ -73,7 +76,9 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     """Do what happens between steps; names the request that was aborted, if one was."""
     match action:
         case Ask():
-            rig.add(action.prompt, action.params, scope=Scope(tenant=action.tenant), reuse=action.reuse)
+            priority = action.priority if rig.engine.limits.priorities else 0
+            scope = Scope(tenant=action.tenant)
+            rig.add(action.prompt, action.params, scope=scope, reuse=action.reuse, priority=priority)
         case int():
             name = f"r{action}"
             if name in rig.logs and rig.logs[name].finished is None:
@@ -92,7 +97,7 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     chunk=st.sampled_from([1, 7, 16, 64]),
     page_size=st.sampled_from([1, 4, 16]),
     max_running=st.sampled_from([1, 3, 8]),
-    policy=st.sampled_from(["fcfs", "lpm", "default", "random"]),
+    policy=st.sampled_from(["fcfs", "lpm", "default", "dfs-weight", "priority", "random"]),
     faulty_step=st.integers(1, 60),
     faults=st.sampled_from(["none", "none", "raise", "sequence"]),
 )

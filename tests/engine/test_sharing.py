@@ -11,7 +11,7 @@ from sapwood.config import OrderName
 from sapwood.plan import StepPlan
 from sapwood.types import SamplingParams, SeqId
 
-POLICIES: tuple[OrderName, ...] = ("default", "fcfs", "lpm", "priority", "random")
+POLICIES: tuple[OrderName, ...] = ("default", "fcfs", "lpm", "dfs-weight", "priority", "random")
 
 
 def once(prompts: list[tuple[int, ...]], page_size: int) -> int:

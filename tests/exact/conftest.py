@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import FAMILIES, Case, GetDecoder, Truth, decoder_of
+from exact.lab import BOTH_INDEXES, FAMILIES, Case, GetDecoder, Setting, Truth, decoder_of
 from model import tiny
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.model.checkpoint import load_checkpoint
@@ -49,6 +49,13 @@ def default_decoder() -> GetDecoder:
 def case(request: pytest.FixtureRequest) -> Case:
     """Every family in every weight format, and with every type of KV."""
     assert isinstance(request.param, Case)
+    return request.param
+
+
+@pytest.fixture(params=BOTH_INDEXES, ids=str)
+def setting(request: pytest.FixtureRequest) -> Setting:
+    """Each way of finding prefixes, else the plainest there is."""
+    assert isinstance(request.param, Setting)
     return request.param
 
 

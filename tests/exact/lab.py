@@ -75,6 +75,16 @@ class Setting:
     index: IndexName = "radix"
     policy: OrderName = "fcfs"
 
+    def __str__(self) -> str:
+        return f"{self.index}-{self.page_size}"
+
+    def whole(self, tokens: int) -> int:
+        """As many tokens as the full pages of so many hold."""
+        return tokens // self.page_size * self.page_size
+
+
+BOTH_INDEXES = (Setting(), Setting(page_size=16, index="blocks"))
+
 
 @dataclass(frozen=True)
 class Case:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import Ask, Said, Setting, Truth, prompt_of
+from exact.lab import BOTH_INDEXES, Ask, Said, Setting, Truth, prompt_of
 from sapwood.chat.detok import Detokenizer
 from sapwood.types import SamplingParams
 
 if TYPE_CHECKING:
     from exact.lab import GetDecoder
     from sapwood.chat.tokenizer import Tokenizer
-    from sapwood.config import KvDtype
+    from sapwood.config import IndexName, KvDtype
 
 VOCAB = 49152
 PROMPT = prompt_of(200, vocab=VOCAB)
@@ -50,11 +51,11 @@ def truth(default_decoder: GetDecoder) -> Truth:
 def test_forty_prompts_cold_warm_and_eight_at_once(
     default_decoder: GetDecoder, default_tokenizer: Tokenizer
 ) -> None:
-    """The same tokens, text and logprobs, and the same bits of every row on the way."""
+    """The same tokens, text and logprobs, and the same bits of every row on the way, whatever the index."""
     prompts = [default_tokenizer.encode(trunk + tail) for tail in TAILS for trunk in TRUNKS]
     asks = [Ask(tuple(prompt), GREEDY) for prompt in prompts]
     truth = Truth(default_decoder(), detokenizer=lambda context: Detokenizer(default_tokenizer, context))
-    lab = truth.lab(Setting(running=8, pool=4096))
+    lab = truth.lab()
     cold: list[Said] = []
     for ask in asks:
         lab.engine.flush()
@@ -62,40 +63,42 @@ def test_forty_prompts_cold_warm_and_eight_at_once(
         assert lab.reused == [0]
     rows = truth.witness.new
 
-    lab.engine.flush()
-    together = lab.run(*asks)
-    assert max(lab.runner.widths) == 8
-    assert sum(lab.reused) > 500
-    assert together == cold
+    for setting in BOTH_INDEXES:
+        lab = truth.lab(replace(setting, running=8, pool=4096))
+        together = lab.run(*asks)
+        assert max(lab.runner.widths) == 8
+        assert sum(lab.reused) > 500
+        assert together == cold
 
-    warm: list[Said] = []
-    for ask in asks:
-        warm += lab.run(ask)
-        assert lab.reused == [len(ask.prompt) - 1]
-    assert warm == cold
+        warm: list[Said] = []
+        for ask in asks:
+            warm += lab.run(ask)
+            assert lab.reused == [setting.whole(len(ask.prompt) - 1)]
+        assert warm == cold
     assert truth.witness.new == rows
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 128, 150, 198])
-def test_partial_hits(truth: Truth, length: int) -> None:
-    lab = truth.lab()
+def test_partial_hits(truth: Truth, setting: Setting, length: int) -> None:
+    lab = truth.lab(setting)
     lab.prime(PROMPT[:length])
-    assert lab.say(Ask(PROMPT)) == [length]
+    assert lab.say(Ask(PROMPT)) == [setting.whole(length)]
 
 
 @pytest.mark.parametrize("chunk", [7, 64])
-def test_chunks_and_threads(truth: Truth, chunk: int, default_decoder: GetDecoder) -> None:
-    truth.lab(Setting(chunk=chunk), default_decoder(threads=1)).say(Ask(PROMPT))
+def test_chunks_and_threads(truth: Truth, setting: Setting, chunk: int, default_decoder: GetDecoder) -> None:
+    truth.lab(replace(setting, chunk=chunk), default_decoder(threads=1)).say(Ask(PROMPT))
 
 
-def test_pages_of_sixteen_and_generated_tokens(truth: Truth) -> None:
-    lab = truth.lab(Setting(page_size=16))
+@pytest.mark.parametrize("index", ["radix", "blocks"])
+def test_pages_of_sixteen_and_generated_tokens(truth: Truth, index: IndexName) -> None:
+    lab = truth.lab(Setting(page_size=16, index=index))
     (said,) = lab.run(Ask(PROMPT[:90]).wanting(25))
     assert lab.say(Ask(PROMPT[:90] + said.tokens[0] + PROMPT[90:100])) == [112]
 
 
-def test_eviction_and_preemption(truth: Truth) -> None:
-    lab = truth.lab(Setting(pool=270, chunk=64))
+def test_eviction_and_preemption(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(replace(setting, pool=270, chunk=64))
     lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
     stats = lab.engine.stats()
     assert stats.preemptions > 0
@@ -103,8 +106,8 @@ def test_eviction_and_preemption(truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f32"])
-def test_other_types_of_pages(dtype: KvDtype, default_decoder: GetDecoder) -> None:
+def test_other_types_of_pages(dtype: KvDtype, setting: Setting, default_decoder: GetDecoder) -> None:
     truth = Truth(default_decoder(), dtype)
-    lab = truth.lab(Setting(chunk=48))
+    lab = truth.lab(replace(setting, chunk=48))
     lab.say(Ask(PROMPT[:100]), Ask((*PROMPT[:80], 5, 6)))
-    assert lab.say(Ask(PROMPT[:100])) == [99]
+    assert lab.say(Ask(PROMPT[:100])) == [setting.whole(99)]

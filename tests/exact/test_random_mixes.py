@@ -23,7 +23,7 @@ SETTINGS = st.builds(
     chunk=st.sampled_from([5, 33, 64, 512]),
     running=st.integers(1, 16),
     pool=st.sampled_from([320, 480, 2048]),
-    index=st.sampled_from(["radix", "radix", "radix", "none"]),
+    index=st.sampled_from(["radix", "radix", "blocks", "blocks", "none"]),
     policy=st.sampled_from(["fcfs", "lpm", "default"]),
 )
 WAVES = st.lists(st.lists(st.sampled_from(NEIGHBOURS), min_size=1, max_size=6), min_size=1, max_size=4)

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import FAMILIES, Ask, Setting, Truth, prompt_of
+from exact.lab import BOTH_INDEXES, FAMILIES, Ask, Setting, Truth, prompt_of
 
 if TYPE_CHECKING:
     from exact.lab import GetDecoder
     from sapwood.config import WeightFormat
 
 PROMPT = prompt_of(200)
+WITH_PAGES = (*BOTH_INDEXES, Setting(page_size=16))
 
 
-@pytest.mark.parametrize("page_size", [1, 16])
-def test_warm(truth: Truth, page_size: int) -> None:
-    lab = truth.lab(Setting(page_size=page_size))
+@pytest.mark.parametrize("setting", WITH_PAGES, ids=str)
+def test_warm(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(setting)
     ask = Ask(PROMPT).wanting(8)
     assert lab.say(ask) == [0]
-    assert lab.say(ask) == [199 // page_size * page_size]
+    assert lab.say(ask) == [setting.whole(199)]
 
 
-@pytest.mark.parametrize("page_size", [1, 16])
-def test_a_hit_on_generated_tokens(truth: Truth, page_size: int) -> None:
-    lab = truth.lab(Setting(page_size=page_size))
+@pytest.mark.parametrize("setting", WITH_PAGES, ids=str)
+def test_a_hit_on_generated_tokens(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(setting)
     (said,) = lab.run(Ask(PROMPT[:70]).wanting(40))
     follow_up = PROMPT[:70] + said.tokens[0] + PROMPT[70:90]
-    assert lab.say(Ask(follow_up)) == [109 // page_size * page_size]
+    assert lab.say(Ask(follow_up)) == [setting.whole(109)]
 
 
-def test_after_eviction_and_recompute(truth: Truth) -> None:
-    lab = truth.lab(Setting(pool=260))
+def test_after_eviction_and_recompute(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(replace(setting, pool=260))
     lab.say(Ask(PROMPT))
     lab.say(Ask(prompt_of(150, salt=1)))
     (trimmed,) = lab.say(Ask(PROMPT))
@@ -43,8 +45,8 @@ def test_after_eviction_and_recompute(truth: Truth) -> None:
     assert lab.engine.stats().evicted_tokens > 200
 
 
-def test_with_preemption(truth: Truth) -> None:
-    lab = truth.lab(Setting(pool=300, chunk=64))
+def test_with_preemption(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(replace(setting, pool=300, chunk=64))
     lab.say(*(Ask(prompt_of(90, salt)).wanting(60) for salt in range(3)))
     assert lab.engine.stats().preemptions > 0
 
@@ -56,14 +58,16 @@ def test_without_an_index(truth: Truth) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(("weights", "page_size"), [("f32", 1), ("q4", 1), ("f32", 16)])
+@pytest.mark.parametrize(
+    ("weights", "setting"), [("q4", Setting()), *(("f32", setting) for setting in WITH_PAGES)], ids=str
+)
 def test_a_partial_hit_at_every_length(
-    family: str, weights: WeightFormat, page_size: int, tiny_decoder: GetDecoder
+    family: str, weights: WeightFormat, setting: Setting, tiny_decoder: GetDecoder
 ) -> None:
     truth = Truth(tiny_decoder(family, weights))
-    lab = truth.lab(Setting(page_size=page_size))
+    lab = truth.lab(setting)
     ask = Ask(PROMPT).wanting(1)
     for length in range(200):
         lab.engine.flush()
         lab.prime(PROMPT[:length])
-        assert lab.say(ask) == [length // page_size * page_size]
+        assert lab.say(ask) == [setting.whole(length)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from exact.lab import Case, GetDecoder
-    from sapwood.config import OrderName
+    from sapwood.config import IndexName, OrderName
 
 PROMPT = prompt_of(200)
 
@@ -44,15 +44,15 @@ NEIGHBOURS = (
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 64, 512])
-def test_chunk_size(truth: Truth, chunk: int) -> None:
-    lab = truth.lab(Setting(chunk=chunk))
+def test_chunk_size(truth: Truth, setting: Setting, chunk: int) -> None:
+    lab = truth.lab(replace(setting, chunk=chunk))
     lab.say(Ask(PROMPT))
     assert len(lab.runner.widths) == -(-200 // chunk) + 3
 
 
-@pytest.mark.parametrize("page_size", [1, 3, 16])
-def test_page_size(truth: Truth, page_size: int) -> None:
-    truth.lab(Setting(page_size=page_size)).say(Ask(PROMPT), Ask(PROMPT[:100]))
+@pytest.mark.parametrize(("page_size", "index"), [(1, "radix"), (3, "radix"), (16, "radix"), (16, "blocks")])
+def test_page_size(truth: Truth, page_size: int, index: IndexName) -> None:
+    truth.lab(Setting(page_size=page_size, index=index)).say(Ask(PROMPT), Ask(PROMPT[:100]))
 
 
 def strangers(asks: Iterable[Ask]) -> list[Ask]:
@@ -60,43 +60,45 @@ def strangers(asks: Iterable[Ask]) -> list[Ask]:
     return [replace(ask, salt=str(i)) for i, ask in enumerate(asks)]
 
 
-def test_all_neighbours_at_once(truth: Truth) -> None:
-    lab = truth.lab(Setting(pool=4096, chunk=2048))
+def test_all_neighbours_at_once(truth: Truth, setting: Setting) -> None:
+    lab = truth.lab(replace(setting, pool=4096, chunk=2048))
     lab.say(*strangers(NEIGHBOURS))
     assert lab.runner.widths[0] == 16
-    truth.lab(Setting(pool=4096, chunk=2048)).say(*NEIGHBOURS)
+    truth.lab(replace(setting, pool=4096, chunk=2048)).say(*NEIGHBOURS)
 
 
 @pytest.mark.parametrize("count", range(1, 17))
 @pytest.mark.parametrize("family", ["llama", "mistral"])
-def test_any_number_of_neighbours(count: int, family: str, tiny_decoder: GetDecoder) -> None:
+def test_any_number_of_neighbours(
+    count: int, family: str, setting: Setting, tiny_decoder: GetDecoder
+) -> None:
     """All in one step, and in steps of 48 tokens; from either end of the list."""
     truth = Truth(tiny_decoder(family))
-    lab = truth.lab(Setting(pool=4096, chunk=2048))
+    lab = truth.lab(replace(setting, pool=4096, chunk=2048))
     lab.say(*strangers(NEIGHBOURS[:count]))
     assert lab.runner.widths[0] == count
-    truth.lab(Setting(pool=4096, chunk=2048)).say(*NEIGHBOURS[:count])
-    truth.lab(Setting(pool=4096, chunk=48)).say(*NEIGHBOURS[-count:])
+    truth.lab(replace(setting, pool=4096, chunk=2048)).say(*NEIGHBOURS[:count])
+    truth.lab(replace(setting, pool=4096, chunk=48)).say(*NEIGHBOURS[-count:])
 
 
-def test_threads(case: Case, truth: Truth, tiny_decoder: GetDecoder) -> None:
+def test_threads(case: Case, truth: Truth, setting: Setting, tiny_decoder: GetDecoder) -> None:
     one = tiny_decoder(case.family, case.weights, threads=1)
     assert (one.ops.threads, truth.decoder.ops.threads) == (1, 2)  # type: ignore[attr-defined]
     for decoder in (one, truth.decoder):
-        truth.lab(Setting(chunk=100), decoder).say(*NEIGHBOURS[:6])
+        truth.lab(replace(setting, chunk=100), decoder).say(*NEIGHBOURS[:6])
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "lpm", "default"])
-def test_the_order_of_the_queue(policy: OrderName, tiny_decoder: GetDecoder) -> None:
+def test_the_order_of_the_queue(policy: OrderName, setting: Setting, tiny_decoder: GetDecoder) -> None:
     truth = Truth(tiny_decoder("qwen3", "q8"))
-    lab = truth.lab(Setting(policy=policy, running=3, chunk=64))
+    lab = truth.lab(replace(setting, policy=policy, running=3, chunk=64))
     lab.say(*NEIGHBOURS)
     lab.say(*reversed(NEIGHBOURS))
 
 
-def test_a_prompts_scores_do_not_depend_on_its_chunks(truth: Truth) -> None:
+def test_a_prompts_scores_do_not_depend_on_its_chunks(truth: Truth, setting: Setting) -> None:
     """`say` compares the scores of all positions as well."""
     ask = NEIGHBOURS[9]
     assert len(truth.of(ask).scores) == 128
     for chunk in (1, 50):
-        truth.lab(Setting(chunk=chunk)).say(ask)
+        truth.lab(replace(setting, chunk=chunk)).say(ask)

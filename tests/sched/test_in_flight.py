@@ -9,6 +9,7 @@ from sapwood.cache import Namespace, PrefixCache
 from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
 from sapwood.plan import SequenceResult, StepResult
 from sapwood.sched import Scheduler, Sequence
+from sapwood.sched.in_flight import Overlap
 from sapwood.types import Request, SamplingParams, SeqId, TokenLogprob
 
 
@@ -207,7 +208,8 @@ def test_who_stands_at_the_front_is_not_passed_over_while_it_follows(passed: int
     bench = Bench(policy="default", patience=100, chunk=40)
     bench.add(range(60))
     bench.step()
-    bench.add(range(60)).passed = passed
+    bench.add(range(60))
+    bench.scheduler._queue._table.column("passed")[0] = passed
     bench.add(range(3000, 3010))
     assert (3 in bench.step()) == begins
     assert bench.step()[2] == (59, 1)
@@ -219,3 +221,35 @@ def test_a_step_leaves_out_a_bounded_number() -> None:
         bench.add(range(100))
     bench.step()
     assert sum(sequence.followed > 0 for sequence in bench.added) == 64
+
+
+def test_one_follows_a_long_leader_through_many_steps_and_is_charged_its_own_length_at_most() -> None:
+    bench = Bench(chunk=40)
+    bench.add(range(1000))
+    bench.step()
+    follower = bench.add((*range(900), *range(5000, 5005)))
+    while follower.lease is None:
+        bench.step()
+    assert follower.reuse is not None
+    assert follower.reuse.reused == 900
+    assert follower.followed <= len(follower)
+
+
+def test_a_short_prompt_passes_the_followers_of_a_long_leader() -> None:
+    bench = Bench(chunk=40)
+    bench.add(range(1000))
+    for _ in range(3):
+        bench.add(range(1000))
+    bench.add(range(3000, 3010))
+    assert bench.step() == {1: (0, 30), 5: (0, 10)}
+
+
+def test_a_stretch_that_a_stalled_reader_would_compute_is_not_waited_for() -> None:
+    """Of two long ones the second gets nothing while the first reads; who shares with it reads for itself."""
+    bench = Bench(chunk=40)
+    bench.add(range(2000, 3000), reuse=False)
+    bench.add(range(5000, 5900))
+    bench.step()
+    bench.scheduler._start(bench.added[1], Overlap())
+    bench.add((*range(5000, 5020), 7, 8))
+    assert bench.step() == {1: (40, 20), 3: (0, 20)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sapwood.cache import PrefixCache
+from sapwood.cache import HitRateCurve, PrefixCache
 from sapwood.chat import ChatTemplate, Detokenizer, Tokenizer, TokenizerFacts
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.engine import Engine, EngineLoop, ModelFacts
@@ -102,9 +102,15 @@ def build_fake(facts: FakeFacts | None = None, *, script: bytes | None = None) -
     runner = ScriptedRunner(facts.vocab_size, facts.page_size, facts.capacity_pages)
     runner.script = script
     model = ModelFacts(facts.fingerprint, facts.max_context, facts.vocab_size, (EOS,))
-    cache = PrefixCache(facts.capacity_pages, CacheConfig(page_size=facts.page_size))
+    config = CacheConfig(page_size=facts.page_size)
     engine = Engine(
-        runner, cache, SchedulerConfig(), model, lambda prompt: Detokenizer(tokenizer, prompt), paranoid=True
+        runner,
+        PrefixCache(facts.capacity_pages, config),
+        SchedulerConfig(),
+        model,
+        lambda prompt: Detokenizer(tokenizer, prompt),
+        curve=HitRateCurve(facts.capacity_pages * facts.page_size, config),
+        paranoid=True,
     )
     return FakeBuilt(
         EngineLoop(engine).start(), tokenizer, ChatTemplate.for_tokenizer(TEMPLATE, tokenizer), facts, runner

@@ -86,6 +86,33 @@ def test_pages_sum_to_the_pool_before_and_after(served: Served) -> None:
     assert found["sapwood_requests_running", ""] == found["sapwood_requests_waiting", ""] == 0
 
 
+def test_the_curve_is_empty_then_says_what_a_repeated_prompt_would_hit(serve: Any) -> None:
+    with serve() as served:
+        capacities = [2048, 4096, 8192, 16384, 32768, 65536]
+        empty = [{"capacity_tokens": capacity, "hit_rate": None} for capacity in capacities]
+        assert served.http.get("/v1/cache/curve").json() == empty
+        labels = ["0.25x", "0.5x", "1x", "2x", "4x", "8x"]
+        assert not [name for name, _ in samples(served) if name == "sapwood_hit_rate_estimate"]
+        prompt = "The same words, over and over. " * 10  # four stretches and some
+        for _ in range(2):
+            served.openai.completions.create(model="toy", prompt=prompt, max_tokens=2)
+        found = settled(served)
+        curve = served.http.get("/v1/cache/curve").json()
+        assert [point["capacity_tokens"] for point in curve] == capacities
+        for label, point in zip(labels, curve, strict=True):
+            assert point["hit_rate"] == pytest.approx(0.5, abs=0.01)
+            assert found["sapwood_hit_rate_estimate", label] == point["hit_rate"]
+
+
+def test_a_flush_empties_what_the_curve_stands_on(serve: Any) -> None:
+    with serve() as served:
+        for _ in range(2):
+            served.openai.completions.create(model="toy", prompt="Forget me not. " * 20, max_tokens=2)
+            settled(served)
+            served.http.post("/flush_cache")
+        assert {point["hit_rate"] for point in served.http.get("/v1/cache/curve").json()} == {0.0}
+
+
 def test_flush_forgets_and_says_how_much(served: Served) -> None:
     prompt = "flush me away"
     served.openai.completions.create(model="toy", prompt=prompt, max_tokens=1)

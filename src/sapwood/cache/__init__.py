@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from sapwood.cache.books import Books, Flushed
+from sapwood.cache.curve import CurvePoint, HitRateCurve
 from sapwood.cache.keys import Namespace
 from sapwood.cache.lease import Lease
-from sapwood.cache.prefix_cache import Match, PrefixCache
+from sapwood.cache.prefix_cache import History, Match, PrefixCache
 
-__all__ = ["Books", "Flushed", "Lease", "Match", "Namespace", "PrefixCache"]
+__all__ = [
+    "Books",
+    "CurvePoint",
+    "Flushed",
+    "History",
+    "HitRateCurve",
+    "Lease",
+    "Match",
+    "Namespace",
+    "PrefixCache",
+]

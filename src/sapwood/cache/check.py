@@ -54,7 +54,9 @@ class TreeCount:
     pages: int = 0
     leased: int = 0
     evictable: list[Node] = field(default_factory=list)
-    """Unpinned leaves that can still be found."""
+    """Unpinned nodes with pages, without any below them, that can still be found."""
+    ghosts: list[Node] = field(default_factory=list)
+    """Nodes without pages."""
 
 
 def check_tree(
@@ -89,22 +91,34 @@ def _pins(cursors: Sequence[NodeCursor]) -> Counter[int]:
 
 
 def _check_node(node: Node, page_size: int) -> None:
-    _require(node.pages.size > 0, node, "is empty")
-    _require(node.tokens.size == node.pages.size * page_size, node, f"holds {node.tokens.size} tokens")
+    parent = node.parent
+    assert parent is not None
+    _require(node.tokens.size > 0, node, "is empty")
+    _require(node.tokens.size % page_size == 0, node, f"holds {node.tokens.size} tokens")
+    _require(node.pages.size <= node.length, node, f"has pages for more than its {node.tokens.size} tokens")
+    _require(node.pins == 0 or node.pages.size == node.length, node, "is read and lacks pages")
     _require(node.key == page_key(node.tokens.view, 0, page_size), node, "has the key of other tokens")
-    filed = None if node.parent is None else node.parent.children.get(node.key)
-    _require(filed is node, node, "is not the child that its parent files under its key")
+    _require(
+        parent.children.get(node.key) is node, node, "is not the child that its parent files under its key"
+    )
+    _require(node.start == parent.start + parent.length, node, f"says it starts at page {node.start}")
     for run in (node.tokens, node.pages):
         _require(run.capacity <= 2 * run.size + SLACK, node, f"keeps {run.capacity} elements for {run.size}")
+    living = sum(not child.is_ghost for child in node.children.values())
+    _require(node.living == living, node, f"counts {node.living} living children; a recount gives {living}")
+    _require(not living or node.pages.size == node.length, node, "lacks pages and has some below it")
 
 
 def _count(node: Node, root: Root, count: TreeCount) -> None:
     count.pages += node.pages.size
+    if node.is_ghost:
+        count.ghosts.append(node)
+        return
     if node.pins:
         count.leased += node.pages.size
         return
     _require(not root.flushed, node, "is flushed, unread and still there")
-    if not node.children:
+    if not node.living:
         count.evictable.append(node)
 
 

@@ -1,29 +1,48 @@
-"""Which leaf gives up its pages first.
+"""Which leaf gives up its pages first: the policies that are one method, a sort key.
 
-A policy is one method that returns a sort key; the order files the evictable leaves under it, incrementally.
+The orders are those of SGLang's policies of the same names. How leaves are filed under the keys is
+`leaf_heap`; the default policy, whose values change with time, is `hit_density`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from sapwood.config import EvictionName
-from sapwood.errors import BooksError
+from sapwood.cache.retention import Retention
+
+if TYPE_CHECKING:
+    from sapwood.cache.leaf_heap import LeafHeap
 
 SortKey: TypeAlias = tuple[float, ...]
 """Compared as tuples are; the smallest is evicted first."""
 
+_PROTECTED_HITS = 2
+
 
 class Evictable(Protocol):
-    """A leaf as policies and the order see it."""
+    """A leaf as policies and orders see it. Lookups change none of this."""
 
+    created: int
+    """When its first page was committed, on the index's own counter."""
     used: int
-    """When a lease last began or ended here, on the index's own counter."""
+    """When a lease last began or ended here, on the same counter."""
+    hits: int
+    """Leases that have used it, the one that filled it included."""
+    idle_since: float
+    """When the last lease on it ended, in seconds of the caller's clock."""
+    retention: Retention | None
+    """What a request asked for."""
     rank: SortKey
-    """The sort key that the order filed it under."""
-    place: int | None
-    """Where the order keeps it; None when it is not evictable."""
+    """The sort key that it is filed under."""
+    heap: LeafHeap[Any] | None
+    """Where it is filed; None when it is not evictable."""
+    place: int
+    """Its place in that heap."""
+
+    @property
+    def depth(self) -> int:
+        """Pages from the root to its end."""
+        ...
 
 
 class EvictionPolicy(Protocol):
@@ -37,92 +56,54 @@ class Lru:
         return (leaf.used,)
 
 
-def policy_named(name: EvictionName) -> EvictionPolicy:
-    policies: dict[EvictionName, EvictionPolicy] = {"lru": Lru()}
-    return policies[name]
+class Mru:
+    """Most recently used first."""
+
+    def key(self, leaf: Evictable) -> SortKey:
+        return (-leaf.used,)
 
 
-LeafT = TypeVar("LeafT", bound=Evictable)
+class Lfu:
+    """Least often used first, among equals the least recently used."""
+
+    def key(self, leaf: Evictable) -> SortKey:
+        return (leaf.hits, leaf.used)
 
 
-class EvictionOrder(Generic[LeafT]):
-    """The evictable leaves as a binary heap in which every leaf knows its place.
+class Fifo:
+    """First created, first out."""
 
-    So a leaf is added, removed or popped in O(log leaves) at worst, and nothing outdated is ever left behind:
-    no lazy deletion, no rebuild, no growth beyond the leaves.
+    def key(self, leaf: Evictable) -> SortKey:
+        return (leaf.created,)
+
+
+class Filo:
+    """First created, last out."""
+
+    def key(self, leaf: Evictable) -> SortKey:
+        return (-leaf.created,)
+
+
+class Slru:
+    """Two segments: what was used once goes before what was used twice; least recently used first in each."""
+
+    def __init__(self, protected_hits: int = _PROTECTED_HITS) -> None:
+        self._protected_hits = protected_hits
+
+    def key(self, leaf: Evictable) -> SortKey:
+        return (leaf.hits >= self._protected_hits, leaf.used)
+
+
+def priority_of(leaf: Evictable) -> int:
+    return 0 if leaf.retention is None else leaf.retention.priority
+
+
+class Priority:
+    """Lowest retention priority first, among equals the least recently used.
+
+    Every policy lets go of what nobody asked to retain first (`retention`), so this is least recently used
+    with the priority as part of the key.
     """
 
-    def __init__(self, policy: EvictionPolicy) -> None:
-        self._policy = policy
-        self._heap: list[LeafT] = []
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def add(self, leaf: LeafT) -> None:
-        leaf.rank = self._policy.key(leaf)
-        self._heap.append(leaf)
-        self._rise(leaf, len(self._heap) - 1)
-
-    def pop(self) -> LeafT:
-        """Take out the leaf with the smallest key. Raises BooksError if there is none."""
-        if not self._heap:
-            raise BooksError("a leaf is to be evicted and none is evictable")
-        leaf = self._heap[0]
-        self.remove(leaf)
-        return leaf
-
-    def remove(self, leaf: LeafT) -> None:
-        """Take out a leaf wherever it is; one that is not evictable is left alone."""
-        place = leaf.place
-        if place is None:
-            return
-        leaf.place = None
-        last = self._heap.pop()
-        if last is leaf:
-            return
-        if last.rank < leaf.rank:
-            self._rise(last, place)
-        else:
-            self._sink(last, place)
-
-    def check(self, expected: Collection[LeafT]) -> None:
-        """Raises BooksError unless exactly the expected leaves are here, each in place and under its key."""
-        for place, leaf in enumerate(self._heap):
-            if leaf.place != place:
-                raise BooksError(f"{leaf} is at place {place} of the eviction order and says {leaf.place}")
-            if leaf.rank != self._policy.key(leaf):
-                raise BooksError(f"{leaf} is filed under {leaf.rank}, not under {self._policy.key(leaf)}")
-            if self._heap[(place - 1) // 2 if place else 0].rank > leaf.rank:
-                raise BooksError(f"{leaf} stands below a leaf that is to be evicted after it")
-        for leaf in expected:
-            if leaf.place is None:
-                raise BooksError(f"{leaf} can be evicted and is missing from the eviction order")
-        if len(expected) != len(self._heap):
-            raise BooksError(
-                f"{len(self._heap)} leaves are in the eviction order, {len(expected)} are evictable"
-            )
-
-    def _rise(self, leaf: LeafT, place: int) -> None:
-        while place > 0:
-            above = self._heap[(place - 1) // 2]
-            if above.rank <= leaf.rank:
-                break
-            self._put(above, place)
-            place = (place - 1) // 2
-        self._put(leaf, place)
-
-    def _sink(self, leaf: LeafT, place: int) -> None:
-        heap, end = self._heap, len(self._heap)
-        while (below := 2 * place + 1) < end:
-            if below + 1 < end and heap[below + 1].rank < heap[below].rank:
-                below += 1
-            if leaf.rank <= heap[below].rank:
-                break
-            self._put(heap[below], place)
-            place = below
-        self._put(leaf, place)
-
-    def _put(self, leaf: LeafT, place: int) -> None:
-        self._heap[place] = leaf
-        leaf.place = place
+    def key(self, leaf: Evictable) -> SortKey:
+        return (priority_of(leaf), leaf.used)

@@ -7,10 +7,26 @@ gives up are returned to the caller. Lengths are in pages here, and only whole p
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from sapwood.cache.check import Claims
 from sapwood.cache.keys import Namespace, PageIds, Tokens
+from sapwood.cache.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All that an index knows of a prompt, with ghosts. Lengths in pages."""
+
+    cached: int
+    """Of the longest prefix held: what `match` says."""
+    known: int
+    """Of the longest prefix held now or once; never shorter than `cached`."""
+    branches: bool
+    """Whether something else than the tokens asked for is known to follow the known prefix (if it is not empty)."""
+    evicted_at: float | None
+    """When the first page after `cached` was evicted, if it is known."""
 
 
 class Cursor(Protocol):
@@ -32,6 +48,13 @@ class Cursor(Protocol):
         the same tokens before and survives (then the offered one is the caller's, to be freed). The answer may
         be `pages` itself; it is empty if the index stores nothing for this cursor, or no more (after a flush).
         len(tokens) == len(pages) · page_size.
+        """
+        ...
+
+    def retain(self, start: int, end: int, retention: Retention) -> None:
+        """Ask that pages start .. end-1 of the path be kept longer than others; a stronger wish stands.
+
+        Raises UsageError if the index has no such order.
         """
         ...
 
@@ -57,6 +80,10 @@ class PrefixIndex(Protocol):
         """Length in pages of the longest prefix held. Changes nothing."""
         ...
 
+    def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:
+        """Why a prefix is not longer: what was held once, and what was followed by something else. Changes nothing."""
+        ...
+
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         """Pages of the longest prefix held that no cursor pins: `pin` would. Changes nothing."""
         ...
@@ -69,8 +96,12 @@ class PrefixIndex(Protocol):
         """Give up exactly `count` pages that no cursor pins, `count <= pages - leased`."""
         ...
 
+    def advance(self, now: float) -> None:
+        """It is now `now`, in seconds of the caller's clock, which only rises."""
+        ...
+
     def flush(self) -> PageIds:
-        """Forget everything; returns the pages that no cursor pins. Pinned ones come back from `unpin`."""
+        """Forget everything, ghosts too; returns the pages that no cursor pins. Pinned ones come back from `unpin`."""
         ...
 
     def check(self, cursors: Iterable[Cursor], claims: Claims) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from sapwood.cache.check import Claims
-from sapwood.cache.index import Cursor
+from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens
+from sapwood.cache.retention import Retention
 from sapwood.errors import BooksError
 
 
@@ -31,6 +32,9 @@ class NoCursor:
     def extend(self, tokens: Tokens, pages: PageIds) -> PageIds:  # noqa: ARG002
         return pages[:0]
 
+    def retain(self, start: int, end: int, retention: Retention) -> None:
+        """Nothing is kept, however much one asks."""
+
     def unpin(self) -> PageIds:
         return _no_pages()
 
@@ -43,6 +47,12 @@ class NoIndex:
 
     def match(self, namespace: Namespace, tokens: Tokens) -> int:  # noqa: ARG002
         return 0
+
+    def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:  # noqa: ARG002
+        return Trace(0, 0, branches=False, evicted_at=None)
+
+    def advance(self, now: float) -> None:
+        """No time passes where nothing is remembered."""
 
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:  # noqa: ARG002
         return 0

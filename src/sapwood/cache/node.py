@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sapwood.cache.evict import SortKey
+from sapwood.cache.hit_density import class_of
 from sapwood.cache.keys import Namespace, PageIds, PageKey, Tokens, page_key
+from sapwood.cache.leaf_heap import LeafHeap
+from sapwood.cache.retention import Retention
 from sapwood.cache.runs import IntRun
 
 _SHOWN_TOKENS = 6
@@ -14,54 +18,117 @@ _SHOWN_TOKENS = 6
 class Node:
     """A run of tokens, the pages that hold their KV, and what comes after.
 
-        parent ──[ tokens: 5 5 7 8 | 1 2 … ]──▶ children, each filed under the first page of its own run
-                 [ pages:  31      | 8   … ]    (page_size 4 in this picture)
+        parent ──[ tokens: 5 5 7 8 | 1 2 … ┆ 3 9 … ]──▶ children, each filed under the first page of its own run
+                 [ pages:  31      | 8   … ┆ ghost ]    (page_size 4 in this picture)
+
+    Eviction takes pages off the end and leaves the tokens: a tail without pages is a ghost, and so is all
+    that hangs below it. A node that a lease goes through has all its pages.
 
     `pins` counts the leases whose path goes through this node to its end; no lease ever ends inside a run. So
     a node has at least as many pins as its children together, and below an unpinned node nothing is pinned.
+
+    Attributes:
+        start: pages from the root to the beginning of this run.
+        living: children that have pages.
+        created, used: when its first page was committed, when a lease last began or ended here; on the
+            index's own counter.
+        hits: leases that have used it, the one that filled it included.
+        idle_since, evicted_at: when the last lease ended, when its last page was taken, in seconds of the
+            caller's clock.
+        retention: how much longer than others it is to be kept, if someone asked for that.
+        heap, place, rank: where it is filed for eviction, or for being forgotten.
     """
 
-    __slots__ = ("children", "key", "pages", "parent", "pins", "place", "rank", "tokens", "used")
+    __slots__ = (
+        "children",
+        "created",
+        "evicted_at",
+        "heap",
+        "hits",
+        "idle_since",
+        "key",
+        "living",
+        "page_size",
+        "pages",
+        "parent",
+        "pins",
+        "place",
+        "rank",
+        "retention",
+        "start",
+        "tokens",
+        "used",
+    )
 
-    def __init__(self, parent: Node | None, key: PageKey, tokens: IntRun, pages: IntRun) -> None:
+    def __init__(
+        self, parent: Node | None, key: PageKey, tokens: IntRun, pages: IntRun, page_size: int
+    ) -> None:
         self.parent = parent
         self.key = key
         self.tokens = tokens
         self.pages = pages
+        self.page_size = page_size
+        self.start: int = 0 if parent is None else parent.start + parent.length
         self.children: dict[PageKey, Node] = {}
+        self.living = 0
         self.pins = 0
+        self.created = 0
         self.used = 0
+        self.hits = 1
+        self.idle_since = 0.0
+        self.evicted_at = 0.0
+        self.retention: Retention | None = None
         self.rank: SortKey = ()
-        self.place: int | None = None
+        self.heap: LeafHeap[Any] | None = None
+        self.place = 0
 
     def __repr__(self) -> str:
         shown = " ".join(str(token) for token in self.tokens.view[:_SHOWN_TOKENS])
         more = " …" if self.tokens.size > _SHOWN_TOKENS else ""
         return f"node [{shown}{more}] of {self.pages.size} pages, {self.pins} pins"
 
+    @property
+    def length(self) -> int:
+        """Pages of the whole run, the ghost's included."""
+        return self.tokens.size // self.page_size
+
+    @property
+    def depth(self) -> int:
+        """Pages from the root to the last one that is still here."""
+        return self.start + self.pages.size
+
+    @property
+    def is_ghost(self) -> bool:
+        return self.pages.size == 0
+
     def append(self, tokens: Tokens, pages: PageIds) -> None:
         self.tokens.append(tokens)
         self.pages.append(pages)
 
     def trim(self, count: int) -> PageIds:
-        """Take up to `count` pages off the tail and return them."""
-        count = min(count, self.pages.size)
-        self.tokens.cut(count * (self.tokens.size // self.pages.size))
-        return self.pages.cut(count)
+        """Take up to `count` pages off the tail and return them; their tokens stay as a ghost."""
+        return self.pages.cut(min(count, self.pages.size))
 
     def split(self, count: int) -> Node:
         """Cut this run in two: a new node, returned, takes the first `count` pages and becomes the parent.
 
         This node stays the lower half, so whatever ended at its end still does. Every lease that goes through
-        one half goes through the other, so both have the same pins.
+        one half goes through the other, so both have the same pins; they have the same past too.
         """
-        page_size = self.tokens.size // self.pages.size
-        tokens, pages = self.tokens.cut_head(count * page_size), self.pages.cut_head(count)
-        upper = Node(self.parent, self.key, tokens, pages)
-        upper.pins, upper.used = self.pins, self.used
+        tokens = self.tokens.cut_head(count * self.page_size)
+        pages = self.pages.cut_head(min(count, self.pages.size))
+        upper = Node(self.parent, self.key, tokens, pages, self.page_size)
+        upper.pins, upper.created, upper.used, upper.hits = self.pins, self.created, self.used, self.hits
+        upper.idle_since, upper.evicted_at, upper.retention = (
+            self.idle_since,
+            self.evicted_at,
+            self.retention,
+        )
+        upper.living = 0 if self.is_ghost else 1
         if self.parent is not None:
             self.parent.children[upper.key] = upper
-        self.key = page_key(self.tokens.view, 0, page_size)
+        self.start += count
+        self.key = page_key(self.tokens.view, 0, self.page_size)
         self.parent = upper
         upper.children[self.key] = self
         return upper
@@ -71,9 +138,13 @@ class Node:
         chain = [*reversed(above), self]
         self.tokens = IntRun.joined([node.tokens for node in chain])
         self.pages = IntRun.joined([node.pages for node in chain])
-        self.key, self.parent = chain[0].key, chain[0].parent
+        self.key, self.parent, self.start = chain[0].key, chain[0].parent, chain[0].start
         if self.parent is not None:
             self.parent.children[self.key] = self
+
+    def is_like(self, other: Node) -> bool:
+        """Whether eviction would treat both alike, so that they may become one."""
+        return class_of(self.hits) == class_of(other.hits) and self.retention == other.retention
 
     def subtree(self) -> Iterator[Node]:
         """This node and all below, parents first."""
@@ -89,8 +160,8 @@ class Root(Node):
 
     __slots__ = ("flushed", "namespace")
 
-    def __init__(self, namespace: Namespace, empty: Tokens) -> None:
-        super().__init__(None, 0, IntRun(empty), IntRun(empty))
+    def __init__(self, namespace: Namespace, empty: Tokens, page_size: int) -> None:
+        super().__init__(None, 0, IntRun(empty), IntRun(empty), page_size)
         self.namespace = namespace
         self.flushed = False
 

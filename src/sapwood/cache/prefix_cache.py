@@ -15,19 +15,23 @@ can be read. How prefixes are found is the index's business, and which pages are
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.books import Books, Flushed
 from sapwood.cache.check import Claims
-from sapwood.cache.evict import policy_named
 from sapwood.cache.index import PrefixIndex
 from sapwood.cache.keys import Namespace, Tokens
 from sapwood.cache.lease import Lease
 from sapwood.cache.no_index import NoIndex
 from sapwood.cache.pool import PagePool
 from sapwood.cache.radix import RadixIndex
+from sapwood.cache.retention import Retention
+from sapwood.cache.siblings import Siblings
 from sapwood.config import CacheConfig
 from sapwood.errors import BooksError, OutOfPagesError
 
@@ -41,23 +45,72 @@ class Match:
     """Length of the longest prefix that can be read, a multiple of the page size."""
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of a prompt beyond what can be read of it. Lengths in tokens, multiples of the page size."""
+
+    cached: int
+    """Of the prefix that can be read."""
+    known: int
+    """Of the prefix that can be read or could once be; never shorter than `cached`."""
+    branches: bool
+    """Whether something else is known to follow the known prefix, which is not empty."""
+    evicted_seconds_ago: float | None
+    """How long ago the first token after `cached` was evicted, if it is known."""
+    elsewhere: int
+    """Of the longest prefix that can be read under another adapter or salt of the same tenant."""
+
+
 class PrefixCache:
     """Finds, lends, fills, shares and evicts pages of KV. Tokens are int32 arrays, lengths are in tokens."""
 
     def __init__(self, capacity_pages: int, config: CacheConfig | None = None) -> None:
         config = config or CacheConfig()
         self.page_size = config.page_size
+        self.retains = config.prefix_index != "blocks"
         self.capacity_pages = capacity_pages
         self._pool = PagePool(capacity_pages)
-        self._index = _index_for(config)
+        self._index = _index_for(capacity_pages, config)
+        self._siblings = Siblings()
+        self._clock = 0.0
         self._leases: set[Lease] = set()
         self._private = 0
         self._evicted = 0
+
+    @property
+    def now(self) -> float:
+        """Seconds, as last told by `advance`."""
+        return self._clock
+
+    def freed_by(self, leases: Collection[Lease]) -> int:
+        """Tokens of room that releasing these leases would make. Changes nothing."""
+        held, gone = np.zeros((2, self.capacity_pages), np.bool_)
+        for lease in self._leases:
+            (gone if lease in leases else held)[lease.table] = True
+        return int(np.count_nonzero(gone & ~held)) * self.page_size
+
+    def advance(self, now: float) -> None:
+        """It is now `now`, in seconds of a clock that only rises. What is older follows from it."""
+        self._clock = now
+        self._index.advance(now)
 
     def match(self, namespace: Namespace, tokens: Tokens) -> Match:
         """Find the longest prefix that is cached. Changes nothing, not even an access time."""
         _require_int32(tokens)
         return Match(namespace, self._index.match(namespace, tokens) * self.page_size)
+
+    def history(self, namespace: Namespace, tokens: Tokens) -> History:
+        """Why not more of these tokens is cached. Changes nothing."""
+        _require_int32(tokens)
+        trace = self._index.trace(namespace, tokens)
+        elsewhere = (self._index.match(other, tokens) for other in self._siblings.of(namespace))
+        return History(
+            cached=trace.cached * self.page_size,
+            known=trace.known * self.page_size,
+            branches=trace.branches,
+            evicted_seconds_ago=None if trace.evicted_at is None else self._clock - trace.evicted_at,
+            elsewhere=max(elsewhere, default=0) * self.page_size,
+        )
 
     def lease(self, namespace: Namespace, tokens: Tokens, limit: int | None = None) -> Lease:
         """Pin the longest cached prefix, at most `limit` tokens of it, and mark it as used.
@@ -65,6 +118,7 @@ class PrefixCache:
         The lease reads these pages until it is released; it may be empty, and grows from there.
         """
         _require_int32(tokens)
+        self._siblings.saw(namespace)
         lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size)
         self._leases.add(lease)
         return lease
@@ -103,6 +157,25 @@ class PrefixCache:
         duplicates = own[kept != own]
         lease.move(start, kept)  # before the pages are freed: a freed page may be someone else's at once
         self._pool.free(duplicates)
+
+    def retain(
+        self,
+        lease: Lease,
+        priority: int,
+        seconds: float | None = None,
+        start: int = 0,
+        end: int | None = None,
+    ) -> None:
+        """Ask that committed tokens start .. end-1 be evicted after others, for so long from now (None: for good).
+
+        Only whole pages inside the range; a priority of 1 .. 99, where 99 stays longest; a stronger wish made
+        before stands. Retained pages do go when nothing else is left: only a lease pins. Raises UsageError if
+        the index has no such order.
+        """
+        self._require_live(lease)
+        until = math.inf if seconds is None else self._clock + seconds
+        last = lease.committed if end is None else min(end, lease.committed)
+        lease.cursor.retain(self._pages_for(start), last // self.page_size, Retention(priority, until))
 
     def release(self, lease: Lease) -> None:
         """Free the private pages and let go of the rest, which stays cached. Twice is as good as once."""
@@ -187,10 +260,12 @@ class PrefixCache:
             raise BooksError(f"a {lease} is used that this cache does not hold")
 
 
-def _index_for(config: CacheConfig) -> PrefixIndex:
+def _index_for(capacity: int, config: CacheConfig) -> PrefixIndex:
     if config.prefix_index == "none":
         return NoIndex()
-    return RadixIndex(config.page_size, policy_named(config.eviction_policy))
+    if config.prefix_index == "blocks":
+        return BlockIndex(config.page_size)
+    return RadixIndex(capacity, config)
 
 
 def _require_int32(tokens: Tokens) -> None:

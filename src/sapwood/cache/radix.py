@@ -1,22 +1,27 @@
-"""The radix tree: one tree per namespace, edges are runs of tokens at page granularity.
+"""The radix tree (RadixAttention: Zheng et al., "SGLang", NeurIPS 2024, section 3): one tree per namespace.
 
-Looking up changes nothing. An edge is split when a lease begins or commits inside it, and joined again when a
-lease ends and nothing needs the split any more. Nothing recurses: a tree may be as deep as a prompt is long.
+Edges are runs of tokens at page granularity. Looking up changes nothing. An edge is split when a lease begins
+or commits inside it, and joined again when a lease ends and nothing needs the split any more. Evicted stretches
+stay as ghosts below what is left, until they are forgotten or filled again. Nothing recurses: a tree may be as
+deep as a prompt is long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sapwood.cache.check import Claims, check_tree
-from sapwood.cache.evict import EvictionOrder, EvictionPolicy
-from sapwood.cache.index import Cursor
+from sapwood.cache.eviction_order import EvictionOrder, eviction_order
+from sapwood.cache.ghosts import Ghosts
+from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens, common_prefix, page_key
 from sapwood.cache.node import Node, Root
+from sapwood.cache.retention import Retention, stronger
 from sapwood.cache.runs import IntRun
+from sapwood.config import CacheConfig
 from sapwood.errors import BooksError
 
 
@@ -27,7 +32,7 @@ class Path:
     nodes: Sequence[Node]
     """From the first below the start; all match to their end, except perhaps the last."""
     pages: int
-    """Pages matched in all."""
+    """Pages matched in all, ghosts left out."""
     inside: int | None
     """Pages matched of the last node, if the match ends inside it."""
 
@@ -57,6 +62,9 @@ class RadixCursor:
     def extend(self, tokens: Tokens, pages: PageIds) -> PageIds:
         return self._index.extend(self, tokens, pages)
 
+    def retain(self, start: int, end: int, retention: Retention) -> None:
+        self._index.retain(self, start, end, retention)
+
     def unpin(self) -> PageIds:
         return self._index.unpin(self)
 
@@ -64,20 +72,31 @@ class RadixCursor:
 class RadixIndex:
     """Implements PrefixIndex; `touched` counts the nodes that evictions looked at, for tests of cost."""
 
-    def __init__(self, page_size: int, policy: EvictionPolicy) -> None:
-        self.page_size = page_size
+    def __init__(self, capacity: int, config: CacheConfig) -> None:
+        self.page_size = config.page_size
         self.pages = 0
         self.leased = 0
         self.touched = 0
-        self.order: EvictionOrder[Node] = EvictionOrder(policy)
         self.roots: dict[Namespace, Root] = {}
+        self.ghosts = Ghosts(capacity, config.page_size)
+        self.order: EvictionOrder[Node] = eviction_order(config, capacity)
         self._flushed: set[Root] = set()
-        self._policy = policy
-        self._now = 0
+        self._clock = 0.0
+        self._count = 0
+
+    def advance(self, now: float) -> None:
+        self._clock = now
+        self.order.advance(now)
 
     def match(self, namespace: Namespace, tokens: Tokens) -> int:
         root = self.roots.get(namespace)
         return 0 if root is None else self._walk(root, tokens).pages
+
+    def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:
+        root = self.roots.get(namespace)
+        if root is None:
+            return Trace(0, 0, branches=False, evicted_at=None)
+        return self._trace(root, tokens, self._walk(root, tokens).pages)
 
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         root = self.roots.get(namespace)
@@ -91,54 +110,74 @@ class RadixIndex:
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:
         root = self.roots.get(namespace)
         if root is None:
-            root = self.roots[namespace] = Root(namespace, np.empty(0, dtype=np.int32))
+            root = self.roots[namespace] = Root(namespace, np.empty(0, dtype=np.int32), self.page_size)
         root.pins += 1
-        self._now += 1
+        self._count += 1
         cursor = RadixCursor(self, root)
-        self._advance(cursor, self._walk(root, tokens))
+        path = self._walk(root, tokens)
+        self._advance(cursor, path)
+        self._recall(cursor.node, tokens[path.pages * self.page_size :])
         return cursor
 
     def extend(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> PageIds:
-        """Walk down what is there already, then store the rest below it. See Cursor.extend."""
+        """Walk down what is there already, fill the ghosts that follow, store the rest below. See Cursor.extend."""
         if cursor.root.flushed:
             return pages[:0]
-        kept = []
-        if cursor.node.children:
+        kept: list[PageIds] = []
+        if cursor.node.living:
             path = self._walk(cursor.node, tokens)
-            kept = self._advance(cursor, path)
+            kept = [node.pages.view for node in self._advance(cursor, path)]
             tokens, pages = tokens[path.pages * self.page_size :], pages[path.pages :]
-        if len(pages):
-            self._store(cursor, tokens, pages)
+        rest = pages
+        if cursor.node.children:
+            filled = self._fill_ghosts(cursor, tokens, pages)
+            tokens, rest = tokens[filled * self.page_size :], pages[filled:]
+        if len(rest):
+            self._store(cursor, tokens, rest)
         return _concatenated([*kept, pages]) if kept else pages
 
+    def retain(self, cursor: RadixCursor, start: int, end: int, retention: Retention) -> None:
+        """Ask for pages start .. end-1 of the cursor's path. See Cursor.retain."""
+        for node in cursor.path():
+            first, last = max(start, node.start), min(end, node.depth)
+            if first >= last:
+                continue
+            if first > node.start:
+                self._split(node, first - node.start)
+            asked = self._split(node, last - node.start) if last < node.depth else node
+            asked.retention = stronger(retention, self._still_asked(asked))
+
     def unpin(self, cursor: RadixCursor) -> PageIds:
-        self._now += 1
+        self._count += 1
         path = cursor.path()
         for node in path:
             node.pins -= 1
-            node.used = self._now
+            node.used = self._count
             if node.pins == 0:
                 self.leased -= node.pages.size
+                node.idle_since = self._clock
+                self.order.began_idle(node, node.pages.size)
         cursor.root.pins -= 1
         end, cursor.node, cursor.pages = cursor.node, cursor.root, 0
         if cursor.root.flushed:
             return self._free_unpinned(path, cursor.root)
         self._undo_splits(end)
         self._offer(end)
+        self._forget_surplus()
         return _concatenated([])
 
     def evict(self, count: int) -> PageIds:
         freed, missing = [], count
         while missing > 0:
-            leaf = self.order.pop()
+            leaf = self.order.first()
             self.touched += 1
             freed.append(leaf.trim(missing))
+            leaf.evicted_at = self._clock
             missing -= len(freed[-1])
-            if leaf.pages.size:
-                self.order.add(leaf)
-            else:
-                self._unlink(leaf)
+            if leaf.is_ghost:
+                self._became_ghost(leaf)
         self.pages -= count
+        self._forget_surplus()
         return _concatenated(freed)
 
     def flush(self) -> PageIds:
@@ -148,10 +187,12 @@ class RadixIndex:
             for node in list(root.subtree()):
                 if node.pins == 0 and node.parent is not None:
                     freed.append(node.pages.view)
-                    del node.parent.children[node.key]
+                    self._unlink(node)
+                    self.order.remove(node)
+                    if node.is_ghost:
+                        self.ghosts.remove(node)
         self._flushed.update(root for root in self.roots.values() if root.pins)
         self.roots = {}
-        self.order = EvictionOrder(self._policy)
         self.pages = self.leased
         return _concatenated(freed)
 
@@ -162,6 +203,9 @@ class RadixIndex:
             if says != is_so:
                 raise BooksError(f"the tree says {name} = {says}; a recount gives {is_so}")
         self.order.check(found.evictable)
+        self.ghosts.check(found.ghosts)
+
+    # ---- finding -------------------------------------------------------------------------------------------
 
     def _walk(self, start: Node, tokens: Tokens) -> Path:
         size, end = self.page_size, len(tokens) - self.page_size
@@ -169,59 +213,172 @@ class RadixIndex:
         node, at = start, 0
         while at <= end:
             child = node.children.get(page_key(tokens, at, size))
-            if child is None:
+            if child is None or child.is_ghost:
                 break
-            shared = common_prefix(child.tokens.view, tokens[at:]) // size
+            shared = min(common_prefix(child.tokens.view, tokens[at:]) // size, child.pages.size)
             nodes.append(child)
             at += shared * size
-            if shared < child.pages.size:
+            if shared < child.length:
                 return Path(nodes, at // size, shared)
             node = child
         return Path(nodes, at // size, None)
 
-    def _advance(self, cursor: RadixCursor, path: Path) -> list[PageIds]:
+    def _trace(self, root: Root, tokens: Tokens, cached: int) -> Trace:
+        """Walk on through ghosts, which the match does not."""
+        size, end = self.page_size, len(tokens) - self.page_size
+        node: Node = root
+        at, inside, evicted_at = 0, False, None
+        while at <= end and not inside:
+            child = node.children.get(page_key(tokens, at, size))
+            if child is None:
+                break
+            shared = common_prefix(child.tokens.view, tokens[at:]) // size
+            if evicted_at is None and child.pages.size < shared:
+                evicted_at = child.evicted_at
+            at += shared * size
+            inside = shared < child.length
+            node = child
+        return Trace(
+            cached, at // size, branches=at > 0 and (inside or bool(node.children)), evicted_at=evicted_at
+        )
+
+    # ---- pinning -------------------------------------------------------------------------------------------
+
+    def _advance(self, cursor: RadixCursor, path: Path) -> list[Node]:
         """Pin a path that starts where the cursor stands, splitting its last edge if it ends inside."""
         nodes = list(path.nodes)
         if path.inside is not None:
-            nodes[-1] = nodes[-1].split(path.inside)
+            nodes[-1] = self._split(nodes[-1], path.inside)
         for node in nodes:
             self._pin(node)
             cursor.node = node
         cursor.pages += path.pages
-        return [node.pages.view for node in nodes]
+        return nodes
 
     def _pin(self, node: Node) -> None:
         if node.pins == 0:
             self.leased += node.pages.size
             self.order.remove(node)
+            self.order.reused(node, node.pages.size)
+        node.hits += 1
         node.pins += 1
-        node.used = self._now
+        node.used = self._count
+
+    def _split(self, node: Node, count: int) -> Node:
+        """Cut a node in two, see Node.split; what has no pages left is a ghost."""
+        was_ghost = node.is_ghost
+        upper = node.split(count)
+        if was_ghost:
+            self.ghosts.added_by_split()
+        elif node.is_ghost:
+            self.order.remove(node)
+            self._file_ghost(node)
+        return upper
+
+    # ---- ghosts --------------------------------------------------------------------------------------------
+
+    def _recall(self, node: Node, tokens: Tokens) -> None:
+        """Ghosts that a new lease would have hit: they count as used, so the past of a prefix outlives its KV."""
+        for ghost in self._ghosts_along(node, tokens):
+            self.order.reused(ghost, ghost.length)
+            ghost.hits += 1
+            ghost.used = self._count
+            ghost.idle_since = self._clock
+            if not ghost.children:
+                self.ghosts.keep(ghost)
+                self.ghosts.offer(ghost)
+
+    def _ghosts_along(self, node: Node, tokens: Tokens) -> Iterator[Node]:
+        """The ghosts below a node that these tokens continue into, the last one split where they leave it."""
+        size = self.page_size
+        while len(tokens) >= size:
+            ghost = node.children.get(page_key(tokens, 0, size))
+            if ghost is None or not ghost.is_ghost:
+                return
+            shared = common_prefix(ghost.tokens.view, tokens) // size
+            node = ghost if shared == ghost.length else self._split(ghost, shared)
+            yield node
+            tokens = tokens[shared * size :]
+
+    def _fill_ghosts(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> int:
+        """Give the ghosts that follow their pages back. Returns how many pages they took."""
+        filled = 0
+        for ghost in self._ghosts_along(cursor.node, tokens):
+            self.ghosts.remove(ghost)
+            ghost.pages = IntRun(pages[filled : filled + ghost.length])
+            ghost.pins, ghost.created, ghost.used = 1, self._count, self._count
+            assert ghost.parent is not None
+            ghost.parent.living += 1
+            filled += ghost.length
+            cursor.node = ghost
+        self._took(cursor, filled)
+        return filled
+
+    def _became_ghost(self, leaf: Node) -> None:
+        self.order.remove(leaf)
+        assert leaf.parent is not None
+        leaf.parent.living -= 1
+        self._file_ghost(leaf)
+        self._offer(leaf.parent)
+
+    def _file_ghost(self, node: Node) -> None:
+        self.ghosts.add(node)
+        if not node.children:
+            self.ghosts.offer(node)
+
+    def _forget_surplus(self) -> None:
+        while self.ghosts.over:
+            ghost = self.ghosts.first()
+            self.ghosts.remove(ghost)
+            parent = self._unlink(ghost)
+            if not parent.living:
+                self._offer(parent)
+
+    # ---- storing and letting go ----------------------------------------------------------------------------
 
     def _store(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> None:
         node = cursor.node
-        if node.parent is not None and node.pins == 1 and not node.children:
-            node.append(tokens, pages)  # only this lease reads the leaf, so its edge may grow under it
+        if node.parent is not None and node.pins == node.hits == 1 and not node.children:
+            node.append(
+                tokens, pages
+            )  # only this lease has ever used the leaf, so its edge may grow under it
         else:
-            child = Node(node, page_key(tokens, 0, self.page_size), IntRun(tokens), IntRun(pages))
-            child.pins, child.used = 1, self._now
+            child = Node(
+                node, page_key(tokens, 0, self.page_size), IntRun(tokens), IntRun(pages), self.page_size
+            )
+            child.pins, child.created, child.used = 1, self._count, self._count
             node.children[child.key] = cursor.node = child
-        cursor.pages += len(pages)
-        self.pages += len(pages)
-        self.leased += len(pages)
+            node.living += 1
+        self._took(cursor, len(pages))
+
+    def _took(self, cursor: RadixCursor, count: int) -> None:
+        cursor.pages += count
+        self.pages += count
+        self.leased += count
 
     def _offer(self, node: Node) -> None:
-        """File a node for eviction, or drop a root, if nothing hangs on it any more."""
-        if node.pins or node.children:
+        """File a node for eviction or for being forgotten, or drop a root, if nothing hangs on it any more."""
+        if node.pins or node.living:
             return
         if isinstance(node, Root):
-            del self.roots[node.namespace]
-        else:
-            self.order.add(node)
+            if not node.children:
+                del self.roots[node.namespace]
+        elif not node.is_ghost:
+            if node.heap is None:
+                self.order.add(node)
+        elif not node.children:
+            self.ghosts.offer(node)
 
-    def _unlink(self, leaf: Node) -> None:
-        assert leaf.parent is not None
-        del leaf.parent.children[leaf.key]
-        self._offer(leaf.parent)
+    def _unlink(self, node: Node) -> Node:
+        """Take a node out of its parent, which is returned."""
+        assert node.parent is not None
+        del node.parent.children[node.key]
+        if not node.is_ghost:
+            node.parent.living -= 1
+        return node.parent
+
+    def _still_asked(self, node: Node) -> Retention | None:
+        return node.retention if node.retention is not None and node.retention.holds(self._clock) else None
 
     def _undo_splits(self, end: Node) -> None:
         """Join each chain of nodes on a path just released that neither a branch nor a lease holds apart."""
@@ -240,8 +397,7 @@ class RadixIndex:
         """After a flush nothing can be found again, so what the last lease leaves is freed at once."""
         gone = [node for node in path if node.pins == 0]
         for node in gone:
-            assert node.parent is not None
-            del node.parent.children[node.key]
+            self._unlink(node)
             self.pages -= node.pages.size
         if root.pins == 0:
             self._flushed.discard(root)
@@ -250,7 +406,7 @@ class RadixIndex:
 
 def _is_one_run(upper: Node, lower: Node) -> bool:
     # With equal pins and no other child, no lease ends between the two.
-    return len(upper.children) == 1 and upper.pins == lower.pins
+    return len(upper.children) == 1 and upper.pins == lower.pins and upper.is_like(lower)
 
 
 def _concatenated(parts: Sequence[PageIds]) -> PageIds:

@@ -149,11 +149,6 @@ def parse_completion(
     """
     body = read_body(CompletionBody, fields, LONGEST)
     ignored = _unparsed(body, COMPLETION_REFUSED)
-    n = 1 if body.n is None else body.n
-    if body.best_of is not None and body.best_of != n:
-        raise RequestError(
-            f"'best_of' is {body.best_of}; only best_of equal to n is supported", param="best_of"
-        )
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     echo = bool(body.echo)
     params = _params(
@@ -162,11 +157,18 @@ def parse_completion(
         max_tokens=max_tokens,
         logprobs=body.logprobs,
         prompt_logprobs=body.logprobs if echo else None,
+        best_of=body.best_of,
         defaults=defaults,
     )
+    if body.stream and params.ranked:
+        raise RequestError(
+            f"'best_of' is {params.drawn} and 'stream' is true; the best samples are known only when all are done",
+            param="best_of",
+            hint=f"set best_of to n ({params.n}), or stream to false",
+        )
     return CompletionCall(
         options=_options(body, params, ignored),
-        prompts=_prompts(body.prompt, params.n, vocab_size),
+        prompts=_prompts(body.prompt, params, vocab_size),
         echo=echo,
         add_special_tokens=body.add_special_tokens is not False,
     )
@@ -222,14 +224,17 @@ def check_tokens(values: list[Any], path: str, vocab_size: int) -> tuple[int, ..
     return tuple(values)
 
 
-def _prompts(value: object, n: int, vocab_size: int) -> tuple[Prompt, ...]:
+def _prompts(value: object, params: SamplingParams, vocab_size: int) -> tuple[Prompt, ...]:
     if not isinstance(value, list) or (value and type(value[0]) in (int, float, bool)):
         return (parse_prompt(value, "prompt", vocab_size),)
     if not value:
         raise RequestError("'prompt' is empty; it must hold at least one prompt", param="prompt")
-    if len(value) * n > MAX_SEQUENCES:
+    samples = len(value) * params.drawn
+    if samples > MAX_SEQUENCES:
+        name = "best_of" if params.ranked else "n"
         raise RequestError(
-            f"'prompt' holds {len(value)} prompts, each to be answered {n} times (n): {len(value) * n} samples;"
+            f"'prompt' holds {len(value)} prompts, each to be answered {params.drawn} times ({name}): "
+            f"{samples} samples;"
             f" one call may ask for at most {MAX_SEQUENCES}",
             param="prompt",
             hint="split the call",
@@ -244,6 +249,7 @@ def _params(
     max_tokens: int | None,
     logprobs: int | None,
     prompt_logprobs: int | None,
+    best_of: int | None = None,
     defaults: SamplingDefaults | None,
 ) -> SamplingParams:
     given = {
@@ -272,7 +278,11 @@ def _params(
     settings: dict[str, Any] = asdict(defaults or SamplingDefaults())
     settings.update((name, value) for name, value in given.items() if value is not None)
     return SamplingParams(
-        max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs, **settings
+        max_tokens=max_tokens,
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        best_of=best_of,
+        **settings,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from sapwood.engine.stops import Cut, StopMatcher
 from sapwood.sched import Sequence
-from sapwood.types import Delta, Event, FinishReason, Request, TokenLogprob, Usage
+from sapwood.types import Delta, FinishReason, Request, TokenLogprob, Usage
 
 
 class Detok(Protocol):
@@ -32,6 +33,7 @@ class Sample:
         self.finish: FinishReason | None = None
         self.last_token_at: float | None = None
         self.reported = 0
+        self._logprobs = 0.0
         self._detok = detok
         self._stops = StopMatcher(sequence.request.params.stop)
 
@@ -51,8 +53,14 @@ class Sample:
         """Stop without another token."""
         return self._delta(self._rest().text, None, finish)
 
+    @property
+    def mean_logprob(self) -> float:
+        """Per token, its end token included; of no tokens, the least there is."""
+        return self._logprobs / self.reported if self.reported else float("-inf")
+
     def _search(self, text: str) -> Cut:
-        if self.sequence.generated < self.sequence.request.params.min_tokens:
+        params = self.sequence.request.params
+        if not params.stop or self.sequence.generated < params.min_tokens:
             return Cut(text)
         return self._stops.feed(text)
 
@@ -63,7 +71,9 @@ class Sample:
 
     def _delta(self, text: str, drawn: TokenLogprob | None, finish: FinishReason | None) -> Delta:
         self.finish = finish
-        self.reported += drawn is not None
+        if drawn is not None:
+            self.reported += 1
+            self._logprobs += drawn.logprob
         request = self.sequence.request
         with_logprobs = drawn is not None and request.params.logprobs is not None
         return Delta(
@@ -79,15 +89,18 @@ class Sample:
 class Answer:
     """All samples of one request. Those after the first begin when it has read the prompt for them.
 
-    `begin` makes the sample of an index, which needs no place before it begins.
+    `begin` makes the sample of an index, which needs no place before it begins. Where more are drawn than
+    given (`best_of`), what they say is held back until it is known which are the best.
     """
 
     def __init__(self, request: Request, begin: Callable[[int], Sample], added_at: float) -> None:
         self.request = request
         self.added_at = added_at
         self.scored = False
+        self.saved_seconds: float | None = None
         self.samples = [begin(0)]
         self._begin = begin
+        self._held: dict[int, list[Delta]] | None = {} if request.params.ranked else None
 
     @property
     def live(self) -> list[Sample]:
@@ -96,19 +109,41 @@ class Answer:
 
     @property
     def over(self) -> bool:
-        return len(self.samples) == self.request.params.n and not self.live
+        return len(self.samples) == self.request.params.drawn and not self.live
 
     def begin_rest(self) -> list[Sample]:
         """The samples that have not begun; none the second time."""
-        begun = [self._begin(index) for index in range(len(self.samples), self.request.params.n)]
+        begun = [self._begin(index) for index in range(len(self.samples), self.request.params.drawn)]
         self.samples += begun
         return begun
 
-    def end(self, finish: FinishReason) -> list[Event]:
+    def report(self, delta: Delta) -> list[Delta]:
+        """What is to be said now that a sample has said this."""
+        if self._held is None:
+            return [delta]
+        self._held.setdefault(delta.sample, []).append(delta)
+        return self._best(self._held) if self.over else []
+
+    def end(self, finish: FinishReason) -> list[Delta]:
         """Stop all samples, also those that never began."""
-        ended: list[Event] = [sample.end(finish) for sample in self.live]
+        ended = [sample.end(finish) for sample in self.live]
+        if self._held is not None:
+            for delta in ended:
+                self._held.setdefault(delta.sample, []).append(delta)
+            ended = self._best(self._held)
         missing = range(len(self.samples), self.request.params.n)
         return ended + [Delta(self.request.id, index, "", (), finish=finish) for index in missing]
+
+    def _best(self, held: Mapping[int, list[Delta]]) -> list[Delta]:
+        """One delta for each of the n best, the best first, numbered from 0. Ties: the earlier sample.
+
+        The best have the highest logprob per token, as OpenAI defines `best_of`.
+        """
+        params = self.request.params
+        ranked = sorted(self.samples, key=lambda s: (-s.mean_logprob, s.sequence.sample))
+        return [
+            _joined(held[sample.sequence.sample], index) for index, sample in enumerate(ranked[: params.n])
+        ]
 
     @property
     def usage(self) -> Usage:
@@ -118,4 +153,23 @@ class Answer:
         completion_tokens = sum(sample.reported for sample in self.samples)
         if reuse is None:
             return Usage(prompt_tokens, 0, {"not_read": prompt_tokens}, completion_tokens)
-        return Usage(prompt_tokens, reuse.reused, dict(reuse.missed), completion_tokens)
+        return Usage(
+            prompt_tokens,
+            reuse.reused,
+            dict(reuse.missed),
+            completion_tokens,
+            diverged_at=reuse.diverged_at,
+            evicted_seconds_ago=reuse.evicted_seconds_ago,
+            waited_for_leader_seconds=reuse.waited_seconds,
+            saved_seconds=self.saved_seconds,
+        )
+
+
+def _joined(deltas: list[Delta], sample: int) -> Delta:
+    return replace(
+        deltas[-1],
+        sample=sample,
+        text="".join(delta.text for delta in deltas),
+        token_ids=tuple(token for delta in deltas for token in delta.token_ids),
+        logprobs=tuple(entry for delta in deltas for entry in delta.logprobs),
+    )

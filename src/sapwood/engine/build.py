@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sapwood.cache import PrefixCache
+from sapwood.cache import HitRateCurve, PrefixCache
 from sapwood.chat.detok import Detokenizer
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
@@ -63,6 +63,8 @@ def build_engine(
     """
     cache, scheduler = cache or CacheConfig(), scheduler or SchedulerConfig()
     loaded = load_model(model, cache.page_size, progress)
+    if cache.attention_tokens is None:
+        cache = replace(cache, attention_tokens=loaded.spec.attention_tokens)
     tokenizer = load_tokenizer(loaded.name, loaded.vocab)
     template = ChatTemplate.for_tokenizer(loaded.chat_template, tokenizer)
     engine = Engine(
@@ -72,10 +74,12 @@ def build_engine(
         model_facts(loaded, tokenizer),
         lambda context: Detokenizer(tokenizer, context),
         reuse=cache.prefix_index != "none",
+        curve=HitRateCurve(loaded.pages * cache.page_size, cache),
+        pin_tokens=int(loaded.pages * cache.page_size * cache.pin_share),
         paranoid=paranoid,
     )
     policies = {
-        "eviction": cache.eviction_policy,
+        "eviction": "lru" if cache.prefix_index == "blocks" else cache.eviction_policy,
         "schedule": scheduler.schedule_policy,
         "prefix_index": cache.prefix_index,
     }

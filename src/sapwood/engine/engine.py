@@ -13,17 +13,21 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sapwood.cache import Flushed, Namespace, PrefixCache
+import numpy as np
+
+from sapwood.cache import Flushed, HitRateCurve, Namespace, PrefixCache
 from sapwood.config import SchedulerConfig
 from sapwood.engine.answer import Answer, Detokenizer, Sample
 from sapwood.engine.limits import Admission, Limits, ModelFacts
+from sapwood.engine.pace import Pace
+from sapwood.engine.pins import Pin, Pins
 from sapwood.engine.stats import EngineStats, PageCounts, Tally
 from sapwood.errors import RequestError
 from sapwood.plan import Runner, SequenceResult, StepPlan, StepResult
 from sapwood.sched import Outcome, Refused, Scheduler, Sequence
-from sapwood.types import Event, Finished, PromptScored, Request, SeqId, Started
+from sapwood.types import Event, Finished, PromptScored, Request, Scope, SeqId, Started
 
 _log = logging.getLogger("sapwood.engine")
 
@@ -48,6 +52,8 @@ class Engine:
 
     Args:
         reuse: False when the cache was built without an index (`prefix_index="none"`).
+        curve: told of every sequence that ends; without it nothing is estimated.
+        pin_tokens: most tokens that pins may hold.
         paranoid: prove the cache's books after every step.
         pick_seed: seeds for requests that bring none.
     """
@@ -61,6 +67,8 @@ class Engine:
         detokenizer: Detokenizer,
         *,
         reuse: bool = True,
+        curve: HitRateCurve | None = None,
+        pin_tokens: int = 0,
         paranoid: bool = False,
         pick_seed: Callable[[], int] = _any_seed,
     ) -> None:
@@ -71,8 +79,12 @@ class Engine:
             pool=cache.capacity_pages * cache.page_size,
             vocab_size=model.vocab_size,
             priorities=config.schedule_policy == "priority",
+            retains=cache.retains,
         )
         self.tally = Tally()
+        self.pins = Pins(cache, pin_tokens)
+        self._curve = curve
+        self._pace = Pace()
         self._runner = runner
         self._scheduler = Scheduler(cache, config, reuse=reuse)
         self._detokenizer = detokenizer
@@ -116,8 +128,16 @@ class Engine:
         self._stop_samples(answer)
         return [*answer.end("abort"), self._close(answer)]
 
+    def pin(self, pin_id: str, scope: Scope, prompt: tuple[int, ...], now: float) -> Pin:
+        """Hold what is cached of a prompt until `pins.unpin`. Raises RequestError if that is over the budget."""
+        self.cache.advance(now)
+        return self.pins.pin(pin_id, self._namespace(scope), np.array(prompt, dtype=np.int32))
+
     def flush(self) -> Flushed:
-        """Forget all prefixes. Running requests finish; nothing computed before the call matches after it."""
+        """Forget all prefixes and end all pins. Running requests finish; nothing from before the call matches after."""
+        self.pins.clear()
+        if self._curve is not None:
+            self._curve.flush()
         return self.cache.flush()
 
     def stats(self) -> EngineStats:
@@ -129,6 +149,7 @@ class Engine:
             waiting=len(self._answers) - running,
             preemptions=self._scheduler.preemptions,
             evicted_tokens=books.evicted_tokens,
+            curve=self._curve.points() if self._curve is not None else (),
         )
 
     # ---- a step ------------------------------------------------------------------------------------------
@@ -142,6 +163,7 @@ class Engine:
 
     def schedule(self, now: float) -> Scheduled:
         """Decide what to compute. With a plan, `run` and `apply` must follow before anything else."""
+        self.cache.advance(now)
         plan = self._scheduler.schedule()
         events: list[Event] = []
         for notice in self._scheduler.take_notices():
@@ -167,7 +189,9 @@ class Engine:
     def apply(self, result: StepResult, now: float) -> list[Event]:
         """Take in a step's result; `now` is the time at which its tokens exist."""
         events: list[Event] = []
-        for outcome in self._scheduler.apply(result):
+        outcomes = self._scheduler.apply(result)
+        self._pace.saw(sum(outcome.computed for outcome in outcomes), now - self.cache.now)
+        for outcome in outcomes:
             events += self._apply_one(outcome, now)
         events += self._fail_refused()
         self.tally.steps += 1
@@ -189,15 +213,16 @@ class Engine:
         if outcome.drawn is not None:
             self._time_token(answer, sample, now)
             try:
-                events.append(sample.take(outcome.drawn))
+                events += answer.report(sample.take(outcome.drawn))
             except Exception as error:
                 _log.exception(
                     "request %s: its token %d could not be decoded", answer.request.id, outcome.drawn.token
                 )
                 return [*events, *self._fail(sample, f"its output could not be decoded: {error}")]
         elif outcome.prompt_done and not sample.sequence.draws:
-            events.append(sample.end("length"))
+            events += answer.report(sample.end("length"))
         if sample.finish is not None:
+            self._observe(sample.sequence)
             self._scheduler.finish(sample.sequence.id)
             del self._samples[sample.sequence.id]
             if answer.over:
@@ -211,7 +236,10 @@ class Engine:
         """Makes the samples of a request one by one, all from the same prompt, seed and age."""
         request, arrival = admission.request, self._next_arrival
         params, scope = request.params, request.scope
-        namespace = Namespace(self.model.fingerprint, scope.adapter, scope.tenant, scope.salt)
+        namespace = self._namespace(scope)
+        # To rank the samples their logprobs are needed, asked for or not.
+        unknown = params.ranked and params.logprobs is None
+        drawing = replace(params, logprobs=0) if unknown else params
         seed = self._pick_seed() if params.seed is None else params.seed & _SEED_MASK
         end_tokens = tuple(
             dict.fromkeys(params.stop_token_ids + (() if params.ignore_eos else self.model.eos))
@@ -228,10 +256,14 @@ class Engine:
                 sample=index,
                 seed=seed,
                 end_tokens=end_tokens,
+                params=drawing,
             )
             return Sample(sequence, self._detokenizer(request.prompt))
 
         return begin
+
+    def _namespace(self, scope: Scope) -> Namespace:
+        return Namespace(self.model.fingerprint, scope.adapter, scope.tenant, scope.salt)
 
     def _enqueue(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
@@ -244,6 +276,7 @@ class Engine:
 
     def _start(self, sample: Sample, now: float) -> Started:
         answer = self._answers[sample.sequence.request.id]
+        answer.saved_seconds = self._pace.seconds_for(answer.usage.reused)
         self.tally.count_prompt(answer.usage)
         self.tally.queue.observe(now - answer.added_at)
         return Started(answer.request.id, answer.usage)
@@ -283,8 +316,16 @@ class Engine:
 
     def _stop_samples(self, answer: Answer) -> None:
         for sample in answer.live:
+            self._observe(sample.sequence)
             self._scheduler.abort(sample.sequence.id)
             self._samples.pop(sample.sequence.id, None)
+
+    def _observe(self, sequence: Sequence) -> None:
+        """Tell the curve of a sequence about to end: what was computed of it, and the prompt once a request."""
+        if self._curve is None or sequence.computed == 0:
+            return
+        asked = sequence.prompt_len if sequence.sample == 0 and sequence.reads_cache else 0
+        self._curve.observe(sequence.namespace, sequence.tokens[: sequence.computed], asked, self.cache.now)
 
     def _close(self, answer: Answer, error: str | None = None) -> Finished:
         del self._answers[answer.request.id]

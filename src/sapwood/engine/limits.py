@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.types import Request
 
+_MOST_PRIORITY = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -45,6 +47,8 @@ class Limits:
     vocab_size: int
     priorities: bool = False
     """Whether the order of the waiting requests reads `priority`."""
+    retains: bool = True
+    """Whether the cache can keep something longer than the rest."""
 
     @property
     def longest(self) -> int:
@@ -89,6 +93,17 @@ class Limits:
                 f"'priority' is {request.priority}; the order in use does not read it, so it must be 0",
                 param="priority",
                 hint="start the server with --schedule-policy priority",
+            )
+        if not -_MOST_PRIORITY <= request.priority <= _MOST_PRIORITY:
+            raise RequestError(
+                f"'priority' is {request.priority}; it must be between {-_MOST_PRIORITY} and {_MOST_PRIORITY}",
+                param="priority",
+            )
+        if request.retain and not self.retains:
+            raise RequestError(
+                "'cache_retention' is given; the blocks index evicts in one order alone",
+                param="cache_retention",
+                hint="start the server with --prefix-index radix",
             )
         params = request.params
         for name, ids in (("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias)):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from sapwood.cache import CurvePoint
 from sapwood.types import Usage
 
 STEP_PARTS = ("schedule", "run", "apply")
@@ -84,6 +85,8 @@ class EngineStats:
     queue: HistogramSnapshot
     step: Mapping[str, HistogramSnapshot]
     """Per part of a step: schedule, run, apply."""
+    curve: tuple[CurvePoint, ...]
+    """Estimated hit rates with less memory and with more, smallest first; empty if prefixes are not reused."""
 
 
 class Tally:
@@ -110,7 +113,14 @@ class Tally:
         self.missed_tokens.update(usage.missed)
 
     def snapshot(
-        self, *, pages: PageCounts, running: int, waiting: int, preemptions: int, evicted_tokens: int
+        self,
+        *,
+        pages: PageCounts,
+        running: int,
+        waiting: int,
+        preemptions: int,
+        evicted_tokens: int,
+        curve: tuple[CurvePoint, ...] = (),
     ) -> EngineStats:
         return EngineStats(
             prompt_tokens=self.prompt_tokens,
@@ -131,4 +141,5 @@ class Tally:
             inter_token=self.inter_token.snapshot(),
             queue=self.queue.snapshot(),
             step={part: histogram.snapshot() for part, histogram in self.step.items()},
+            curve=curve,
         )

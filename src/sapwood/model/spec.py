@@ -64,6 +64,14 @@ class ModelSpec:
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
 
+    @property
+    def attention_tokens(self) -> int | None:
+        """Prefix length at which attention costs as much as all the rest of a token; None if every layer slides."""
+        width = self.heads * self.head_dim
+        linear = self.hidden_size * (2 * width + 2 * self.kv_heads * self.head_dim + 3 * self.ffn_size)
+        growing = self.layers - sum(self.sliding_layers)
+        return None if growing == 0 else self.layers * linear // (growing * 2 * width)
+
     def __post_init__(self) -> None:
         sizes = (
             "vocab_size",

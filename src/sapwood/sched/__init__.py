@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sapwood.sched.order import Candidate, Order, order_for
-from sapwood.sched.scheduler import Admitted, Notice, Outcome, Refused, Scheduler
+from sapwood.sched.order import Order, order_for
+from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
+from sapwood.sched.scheduler import Scheduler
 from sapwood.sched.sequence import Reuse, Sequence
 
 __all__ = [
     "Admitted",
-    "Candidate",
     "Notice",
     "Order",
     "Outcome",

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from sapwood.cache import History
 from sapwood.sched.sequence import Reuse
 
 
-def account(prompt_len: int, matched: int, page_size: int, in_flight: int = 0) -> Reuse:
-    """Split a prompt that reads the cache. `matched` tokens of its first prompt_len-1 were found.
+def account(prompt_len: int, page_size: int, history: History, in_flight: int = 0) -> Reuse:
+    """Split a prompt that reads the cache, in tokens; `history` is of its first prompt_len - 1.
 
-    Two reasons hold whatever the cache knew: the last token is always computed (`last_token`: its logits are
-    drawn from), and the tokens before it that fill no page cannot be found (`page_tail`). What is left
-    between the match and these begins with the `in_flight` tokens that another sequence was just computing,
-    and was not waited for; the rest is `never_seen`.
+        reused │ in_flight │ evicted │ other_namespace │ diverged or never_seen │ page_tail │ last_token
+
+    From the left: what is cached; what another sequence was just computing, and was not waited for; what was
+    cached once; what is cached under another adapter or salt of the same tenant. The rest has diverged if the
+    known prefix is known to go on differently, and was never seen otherwise. The last token is always computed
+    (its logits are drawn from), and what before it fills no page cannot be found.
     """
     longest = (prompt_len - 1) // page_size * page_size
+    computing = history.cached + in_flight
+    once = max(computing, history.known)
+    elsewhere = max(once, history.elsewhere)
     missed = {
         "in_flight": in_flight,
-        "never_seen": longest - matched - in_flight,
+        "evicted": once - computing,
+        "other_namespace": elsewhere - once,
+        "diverged": longest - elsewhere,
         "page_tail": prompt_len - 1 - longest,
         "last_token": 1,
     }
-    return Reuse(matched, {reason: count for reason, count in missed.items() if count})
+    diverged = history.branches and elsewhere == history.known
+    if not diverged:
+        missed["never_seen"] = missed.pop("diverged")
+    return Reuse(
+        reused=history.cached,
+        missed={reason: count for reason, count in missed.items() if count},
+        diverged_at=history.known if diverged and longest > elsewhere else None,
+        evicted_seconds_ago=history.evicted_seconds_ago if once > computing else None,
+    )
 
 
 def account_unread(prompt_len: int) -> Reuse:

@@ -1,64 +1,48 @@
-"""The order in which waiting sequences are admitted. A policy is one method that returns a sort key."""
+"""The order in which waiting sequences are admitted. A policy is one method that returns sort keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sapwood.config import OrderName, SchedulerConfig
+from sapwood.sched.columns import Flags, Waiting
+from sapwood.sched.grouping import depth_first
 
-SortKey = tuple[float, ...]
-
-_AT_THE_FRONT = float("-inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """What a policy may know of a waiting sequence. Counts are in tokens."""
-
-    arrival: int
-    """Age rank; the smaller, the older."""
-    sample: int
-    cached: int
-    """What a lease would reuse, as of the last lookup; 0 unless the policy asks for it."""
-    passed: int
-    """What was computed for requests that arrived later, while this one waited."""
-    priority: int
+Keys = NDArray[np.float64]
 
 
 class Order(Protocol):
-    """Smallest key first. Keys must be total: end them with (arrival, sample)."""
-
     @property
     def needs_cached(self) -> bool:
-        """Whether `Candidate.cached` is used."""
+        """Whether `Waiting.cached` is used."""
         ...
 
     @property
-    def needs_passed(self) -> bool:
-        """Whether `Candidate.passed` is used."""
+    def preempts(self) -> bool:
+        """Whether one that waits may push back those that run with a worse `priority`."""
         ...
 
-    def key(self, candidate: Candidate) -> SortKey: ...
+    def keys(self, waiting: Waiting) -> Keys:
+        """One key for each that waits. The smallest is admitted first, and among equals the oldest."""
+        ...
 
 
-def front(arrival: int, sample: int) -> SortKey:
-    """The key of those who go before all others, whatever the policy; among themselves the oldest first."""
-    return (_AT_THE_FRONT, arrival, sample)
-
-
-def is_front(key: SortKey) -> bool:
-    return key[0] == _AT_THE_FRONT
+def _behind(front: Flags, keys: NDArray[np.number]) -> Keys:
+    """The keys of all but the front, which goes before everyone, the oldest first."""
+    return np.where(front, -np.inf, keys)
 
 
 class Fcfs:
-    """First come, first served."""
+    """First come, first served. The bound of `Gain` holds here too, for what passes those that do not fit."""
 
     needs_cached = False
-    needs_passed = False
+    preempts = False
 
-    def key(self, candidate: Candidate) -> SortKey:
-        return (candidate.arrival, candidate.sample)
+    def keys(self, waiting: Waiting) -> Keys:
+        return _behind(waiting.returning | waiting.overdue, np.zeros(len(waiting.arrival)))
 
 
 class LongestPrefix:
@@ -68,10 +52,43 @@ class LongestPrefix:
     """
 
     needs_cached = True
-    needs_passed = False
+    preempts = False
 
-    def key(self, candidate: Candidate) -> SortKey:
-        return (-candidate.cached, candidate.arrival, candidate.sample)
+    def keys(self, waiting: Waiting) -> Keys:
+        return _behind(waiting.returning, -waiting.cached)
+
+
+class DepthFirst:
+    """The tree of cached prefixes in depth-first order, the branch for which most wait first.
+
+    So requests that share a node run together, and what they share is read before others evict it ("dfs-weight"
+    of SGLang, 2024). The walk goes on from the one admitted last: else each admission would make its own branch
+    the lighter one, and equal branches would take turns. Those without a cached prefix come last, in order of
+    arrival. Nothing bounds how long they wait.
+
+    Grouping compares tokens, so it is done for the WINDOW oldest that have a cached prefix; the others stand
+    behind them in order of arrival, and join as the window moves on. One request more in a long queue thus
+    changes nothing for those before it.
+    """
+
+    WINDOW = 128
+    needs_cached = True
+    preempts = False
+
+    def keys(self, waiting: Waiting) -> Keys:
+        keys = np.full(len(waiting.arrival), np.inf)
+        rows = waiting.by_age(np.flatnonzero(waiting.cached))[: self.WINDOW]
+        members = [waiting.sequences[row] for row in rows.tolist()]
+        lengths = waiting.cached[rows].tolist()
+        prefixes = [s.tokens[:length] for s, length in zip(members, lengths, strict=True)]
+        visited = None
+        if waiting.latest is not None:
+            visited = len(members)
+            prefixes.append(waiting.latest.tokens)
+            members.append(waiting.latest)
+        walked = depth_first(prefixes, [s.namespace for s in members], visited)
+        keys[rows[walked]] = np.arange(len(rows))
+        return _behind(waiting.returning, keys)
 
 
 class Gain:
@@ -79,7 +96,7 @@ class Gain:
 
     The clock is tokens: a request ages by what is computed, while it waits, for requests that arrived after
     it (`passed`). A token of reuse is worth being passed over by `weight` tokens, so a request without a
-    prefix usually waits `weight` times the prefixes it lacks; `patience` is the hard limit.
+    prefix usually waits `weight` times the prefixes it lacks; the patience is the hard limit.
 
     Bound. With patience P, `chunk_tokens` C, `max_running` R and sequences of at most L tokens, at most
 
@@ -89,67 +106,70 @@ class Gain:
     that arrived before it, it waits as under fcfs or less.
 
     Proof. `passed` grows by at most C a step, as a step computes no more. So after the first step at whose
-    end passed ≥ P it is below P + C. From then on the key is the front's, where only older ones stand before
-    it; admission goes by key and ends at the first that does not fit, and at the first of the front that
-    waits for a leader; a preempted sequence comes back at the front too, so a younger one comes back behind.
-    Hence no later request is admitted any more, and what is still computed for later ones goes to the at most
-    R that run: each computes each of its at most L positions once before it ends or is preempted. ∎ The proof
+    end passed ≥ P it is below P + C. From then on it is overdue, and its key is the front's, where only older
+    ones stand before it. Admission goes by key. Whoever cannot be admitted in a step (it does not fit, no
+    budget is left for it, or it waits for a leader) is left out and those behind it are tried, but at the
+    first of the front that is left out admission ends; a preempted sequence comes back at the front too, so a
+    younger one comes back behind. Hence no later request is admitted any more, and what is still computed for
+    later ones goes to the at most R that run: each computes each of its at most L positions once before it
+    ends or is preempted. How the budget is split among them (`share`) changes when, not how much. ∎ The proof
     asks nothing of `cached`, which may be old.
 
     Waiting for a leader (`in_flight`) is part of this number: who follows ages by what is computed for later
-    ones, its leader included. And it ends: each leader is waited for in one step, and the stretches waited
-    for sum to at most five times the request's own length.
+    ones, its leader included. And it ends: what leaders compute of the stretches that it waits for sums to at
+    most five times the request's own length.
     """
 
     needs_cached = True
-    needs_passed = True
+    preempts = False
 
-    def __init__(self, patience: int, weight: int = 4) -> None:
-        self._patience = patience
+    def __init__(self, weight: int = 4) -> None:
         self._weight = weight
 
-    def key(self, candidate: Candidate) -> SortKey:
-        if candidate.passed >= self._patience:
-            return front(candidate.arrival, candidate.sample)
-        gain = self._weight * candidate.cached + candidate.passed
-        return (-gain, candidate.arrival, candidate.sample)
+    def keys(self, waiting: Waiting) -> Keys:
+        gain = self._weight * waiting.cached + waiting.passed
+        return _behind(waiting.returning | waiting.overdue, -gain)
 
 
 class Priority:
-    """The lowest `priority` first, as in vLLM; ties in order of arrival. A low one may starve a high one."""
+    """The lowest `priority` first, as in vLLM; ties in order of arrival. A low one may starve a high one.
+
+    A preempted one goes before all others of its own priority, and before no better one: what it was
+    preempted for is not undone.
+    """
 
     needs_cached = False
-    needs_passed = False
+    preempts = True
 
-    def key(self, candidate: Candidate) -> SortKey:
-        return (candidate.priority, candidate.arrival, candidate.sample)
+    def keys(self, waiting: Waiting) -> Keys:
+        return waiting.priority.astype(np.float64) - 0.5 * waiting.returning
 
 
 class Random:
     """An order that knows nothing, for comparison: the same requests always come in the same order."""
 
     needs_cached = False
-    needs_passed = False
+    preempts = False
 
-    def key(self, candidate: Candidate) -> SortKey:
-        return (_scatter(candidate.arrival), candidate.arrival, candidate.sample)
+    def keys(self, waiting: Waiting) -> Keys:
+        return _behind(waiting.returning, _scatter(waiting.arrival))
 
 
 def order_for(config: SchedulerConfig) -> Order:
     orders: dict[OrderName, Order] = {
-        "default": Gain(config.patience_tokens),
+        "default": Gain(),
         "fcfs": Fcfs(),
         "lpm": LongestPrefix(),
+        "dfs-weight": DepthFirst(),
         "priority": Priority(),
         "random": Random(),
     }
     return orders[config.schedule_policy]
 
 
-def _scatter(number: int) -> int:
-    """64 well-mixed bits of a number (the finaliser of SplitMix64; Steele, Lea and Flood, 2014)."""
-    mask = 2**64 - 1
-    mixed = (number + 1) * 0x9E3779B97F4A7C15 & mask
-    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & mask
-    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & mask
-    return mixed ^ mixed >> 31
+def _scatter(numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """64 well-mixed bits of each number (the finaliser of SplitMix64; Steele, Lea and Flood, 2014)."""
+    mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ mixed >> np.uint64(31)

@@ -4,14 +4,15 @@ There is no prefill phase and no decode phase: a sequence has tokens computed an
 closes part of that gap under one token budget. The budget is spent in this order:
 
 1. running sequences one token short of their end (they decode), oldest first;
-2. running sequences with a longer gap (their prompt is being read), oldest first;
-3. waiting sequences, in the policy's order, while the pool can hold them. The first that does not fit ends
-   the admission: what is behind it in that order does not overtake it. `order.Gain` builds its bound on this.
+2. running sequences with a longer gap (their prompt is being read), and waiting ones, in the policy's order,
+   while the pool can hold them. `share` says who reads how much: half goes to the oldest, and a short prompt
+   need not wait for the end of a long one.
 
-A waiting sequence is left out for a step in which another computes just what it needs next (`in_flight`),
-so that a prompt that arrives many times at once is computed once. Those behind it are admitted meanwhile,
-unless it stands at the front of the order. A step leaves out at most LOOKUPS sequences and then ends the
-admission, so the comparisons are bounded however long the queue is.
+A waiting sequence is left out for a step if it does not fit, if no budget is left for it, or if another
+computes just what it needs next (`in_flight`), so that a prompt that arrives many times at once is computed
+once. Those behind it are admitted meanwhile, until it has been passed by the configured patience, or if it
+was preempted: then the admission ends with it. `order.Gain` builds its bound on this. A step leaves out at
+most LOOKUPS sequences and then ends the admission, so its cost is bounded however long the queue is.
 
 Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its
 first new token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot,
@@ -19,13 +20,18 @@ the youngest running sequence is preempted: what it computed is committed and st
 evictable, and it goes to the front of the queue with its tokens, so coming back is a hit. The oldest is
 never preempted for another, so it always finishes. Draws are keyed by position, so a preempted sequence's
 next token is what it would have been.
+
+Priorities. Under an order that preempts, read "the best priority, and of those the oldest" for "the oldest",
+and the reverse for "the youngest". Before anything else those that wait with a better priority push back
+those with a worse one (`victims`) if they do not fit otherwise. Only a strictly better one does, so no two
+push each other back in turn; and what is left over never suffices for a victim, so it comes back in no step
+in which it went.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from sapwood.cache import PrefixCache
 from sapwood.config import SchedulerConfig
@@ -34,41 +40,12 @@ from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, St
 from sapwood.sched.accounting import account, account_unread
 from sapwood.sched.in_flight import InFlight, Overlap, may_follow
 from sapwood.sched.order import Order, order_for
+from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
 from sapwood.sched.sequence import Sequence
+from sapwood.sched.share import Share
+from sapwood.sched.victims import Displacement
 from sapwood.sched.waiting import LOOKUPS, WaitingQueue
-from sapwood.types import SeqId, TokenLogprob
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A sequence is read for the first time; `sequence.reuse` is now known."""
-
-    sequence: Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A sequence was dropped: the pool cannot hold it although nothing else runs."""
-
-    sequence: Sequence
-    reason: str
-
-
-Notice = Admitted | Refused
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a step did for one sequence."""
-
-    sequence: Sequence
-    prompt_done: bool
-    """This step computed the prompt's last token for the first time since admission."""
-    computed: int = 0
-    """Tokens this step computed for it."""
-    drawn: TokenLogprob | None = None
-    error: str | None = None
-    """It failed; the scheduler has already dropped it."""
+from sapwood.types import SeqId
 
 
 class Scheduler:
@@ -85,7 +62,8 @@ class Scheduler:
         self._reuse = reuse
         self._chunk_tokens = config.chunk_tokens
         self._max_running = config.max_running
-        self._queue = WaitingQueue(cache, order if order is not None else order_for(config))
+        self._order = order if order is not None else order_for(config)
+        self._queue = WaitingQueue(cache, self._order, config.patience_tokens)
         self._running: dict[SeqId, Sequence] = {}
         self._running_per_request: Counter[int] = Counter()
         self._notices: list[Notice] = []
@@ -139,20 +117,13 @@ class Scheduler:
     def schedule(self) -> StepPlan | None:
         """Orders for one step; None when there is nothing to compute. Must be followed by `apply`."""
         self._expect_between_steps("schedule")
-        budget = self._chunk_tokens
-        works: list[SequenceWork] = []
+        if self._order.preempts:
+            self._make_way()
         decoding, reading = self._by_gap()
-        for sequence in decoding:
-            if budget == 0:
-                break
-            if sequence.id in self._running and self._grow_or_preempt(sequence):
-                works.append(self._work(sequence, 1))
-                budget -= 1
-        for sequence in reading:
-            if budget > 0 and sequence.id in self._running:
-                works.append(self._work(sequence, min(sequence.gap, budget)))
-                budget -= len(works[-1].tokens)
-        works.extend(self._admit(budget))
+        works = self._decode(decoding)
+        share = Share(self._chunk_tokens - len(works), [s for s in reading if s.id in self._running])
+        self._admit(share)
+        works += [self._work(sequence, tokens) for sequence, tokens in share.given()]
         if not works:
             return None
         self._queue.charge((self._running[work.seq], len(work.tokens)) for work in works)
@@ -191,18 +162,32 @@ class Scheduler:
 
     # ---- running sequences -------------------------------------------------------------------------------
 
+    def _rank(self, sequence: Sequence) -> tuple[int, int, int]:
+        """Sorts those first that are served first and preempted last."""
+        priority = sequence.request.priority if self._order.preempts else 0
+        return (priority, sequence.arrival, sequence.sample)
+
     def _by_gap(self) -> tuple[list[Sequence], list[Sequence]]:
-        oldest_first = sorted(self._running.values(), key=lambda s: s.age)
-        return [s for s in oldest_first if s.gap == 1], [s for s in oldest_first if s.gap > 1]
+        ranked = sorted(self._running.values(), key=self._rank)
+        return [s for s in ranked if s.gap == 1], [s for s in ranked if s.gap > 1]
+
+    def _decode(self, decoding: list[Sequence]) -> list[SequenceWork]:
+        works: list[SequenceWork] = []
+        for sequence in decoding:
+            if len(works) == self._chunk_tokens:
+                break
+            if sequence.id in self._running and self._grow_or_preempt(sequence):
+                works.append(self._work(sequence, 1))
+        return works
 
     def _grow_or_preempt(self, sequence: Sequence) -> bool:
-        """Make its lease cover all its tokens, preempting the youngest until it does. False if it went."""
+        """Make its lease cover all its tokens, preempting the last in rank until it does. False if it went."""
         assert sequence.lease is not None
         while sequence.lease.covered < len(sequence):
             try:
                 self._cache.grow(sequence.lease, len(sequence))
             except OutOfPagesError:
-                victim = max(self._running.values(), key=lambda s: s.age)
+                victim = max(self._running.values(), key=self._rank)
                 self._preempt(victim)
                 if victim is sequence:
                     return False
@@ -236,65 +221,105 @@ class Scheduler:
 
     # ---- admission ---------------------------------------------------------------------------------------
 
-    def _admit(self, budget: int) -> Iterable[SequenceWork]:
-        """Start waiting sequences while budget, seats and pages allow; yields their first work."""
-        if budget == 0 or len(self._running) >= self._max_running:
-            return
-        in_flight, followers = self._in_flight(), 0
-        for sequence in self._queue.in_order():
-            if budget == 0 or len(self._running) >= self._max_running or followers == LOOKUPS:
+    def _make_way(self) -> None:
+        """Seat those that wait with a better priority than some that run, and do not fit beside these."""
+        left_out = 0
+        for sequence in self._queue.in_order() if self._may_displace() else ():
+            priority = sequence.request.priority
+            worse = [s for s in self._running.values() if s.request.priority > priority]
+            others = [s for s in self._running.values() if s.request.priority <= priority]
+            if not worse or sum(s.gap for s in others) >= self._chunk_tokens:
+                return  # There is nobody to preempt; or it would not be read in this step anyway.
+            displacement = Displacement(self._cache, sequence, self._running.values(), self._max_running)
+            if displacement.suffices([]):
                 return
-            overlap = in_flight.overlap(sequence) if self._reuse else Overlap()
-            if overlap.worthwhile and may_follow(sequence):
-                sequence.followed += overlap.tokens
-                followers += 1
-                if self._queue.at_front(sequence):
-                    return
-                continue
-            shortage = self._start(sequence, overlap)
-            if shortage is not None and self._running:
+            overlap = self._overlap(InFlight(self._cache, others), sequence, self._matched(sequence))
+            victims = displacement.victims(sorted(worse, key=self._rank, reverse=True))
+            if victims is not None and not _follows(sequence, overlap):
+                for victim in victims:
+                    self._preempt(victim)
+                if self._start(sequence, overlap) is not None:
+                    return  # Somebody else holds pages that the victims held.
+            elif self._queue.at_front(sequence) or (left_out := left_out + 1) == LOOKUPS:
                 return
-            self._queue.remove(sequence.id)
-            if shortage is not None:
-                # Nothing runs that could free a page later: waiting would be for ever.
-                self._notices.append(Refused(sequence, shortage))
-                continue
-            self._seat(sequence)
-            in_flight.add(sequence)
-            yield (work := self._work(sequence, min(sequence.gap, budget)))
-            budget -= len(work.tokens)
 
-    def _in_flight(self) -> InFlight:
-        in_flight = InFlight(self._cache)
-        for sequence in self._running.values():
-            in_flight.add(sequence)
-        return in_flight
+    def _may_displace(self) -> bool:
+        if not self._running or not len(self._queue):
+            return False
+        return self._queue.best_priority() < max(s.request.priority for s in self._running.values())
+
+    def _admit(self, share: Share) -> None:
+        """Seat waiting sequences while budget, seats and pages allow."""
+        if not share.open or len(self._running) >= self._max_running:
+            return
+        in_flight = InFlight(self._cache, [sequence for sequence, _ in share.given()])
+        followers: list[tuple[Sequence, Overlap]] = []
+        left_out = 0
+        for sequence in self._queue.in_order():
+            overlap = self._overlap(in_flight, sequence, matched := self._matched(sequence))
+            if _follows(sequence, overlap):
+                followers.append((sequence, overlap))
+            elif share.offer(len(sequence) - matched) and self._settle(sequence, overlap):
+                if sequence.lease is not None:
+                    share.admit(sequence)
+                    in_flight.add(sequence)
+                if not share.open or len(self._running) >= self._max_running:
+                    break
+                continue
+            left_out += 1
+            if self._queue.at_front(sequence) or left_out == LOOKUPS:
+                break
+        _charge(followers, share, self._cache.now)
+
+    def _matched(self, sequence: Sequence) -> int:
+        """Tokens of it that the cache holds and it may read; never the last: its logits are drawn from."""
+        if not sequence.reads_cache:
+            return 0
+        return self._cache.match(sequence.namespace, sequence.tokens[:-1]).tokens
+
+    def _overlap(self, in_flight: InFlight, sequence: Sequence, matched: int) -> Overlap:
+        return in_flight.overlap(sequence, matched) if self._reuse else Overlap()
+
+    def _settle(self, sequence: Sequence, overlap: Overlap) -> bool:
+        """Seat it, or drop it if it can never be seated. False if it has to wait."""
+        shortage = self._start(sequence, overlap)
+        if shortage is not None:
+            if self._running:
+                return False
+            # Nothing runs that could free a page later: waiting would be for ever.
+            self._queue.remove(sequence.id)
+            self._notices.append(Refused(sequence, shortage))
+        return True
 
     def _start(self, sequence: Sequence, overlap: Overlap) -> str | None:
-        """Lease its prefix and take the pages it needs next. Or say what is missing, and change nothing."""
+        """Lease its prefix, take the pages it needs next, seat it. Or say what is missing, and change nothing."""
         wanted = min(len(sequence) + 1, sequence.most_computed)
-        # The last token is always computed: its logits are drawn from.
         limit = len(sequence) - 1 if sequence.reads_cache else 0
-        needed = wanted - self._cache.match(sequence.namespace, sequence.tokens[:limit]).tokens
+        needed = wanted - self._matched(sequence)
         room = self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
         if needed > room:
             return (
                 f"it needs pages for {needed} more tokens, but {room} tokens' worth can be given of the "
                 f"pool's {self._cache.capacity_pages * self._cache.page_size}; leases outside the queue hold the rest"
             )
+        if sequence.reuse is None:
+            self._account(sequence, overlap.tokens)
         sequence.lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
         self._cache.grow(sequence.lease, wanted)
         sequence.computed = sequence.lease.matched
-        if sequence.reuse is None:
-            self._account(sequence, sequence.lease.matched, overlap.tokens)
+        self._queue.admit(sequence)
+        self._seat(sequence)
         return None
 
-    def _account(self, sequence: Sequence, matched: int, in_flight: int) -> None:
+    def _account(self, sequence: Sequence, in_flight: int) -> None:
         """Once per sequence: what is read again after a preemption is nobody's hit or miss."""
         if sequence.reads_cache and self._reuse:
-            sequence.reuse = account(sequence.prompt_len, matched, self._cache.page_size, in_flight)
+            history = self._cache.history(sequence.namespace, sequence.tokens[:-1])
+            reuse = account(sequence.prompt_len, self._cache.page_size, history, in_flight)
         else:
-            sequence.reuse = account_unread(sequence.prompt_len)
+            reuse = account_unread(sequence.prompt_len)
+        since = sequence.follows_since
+        sequence.reuse = replace(reuse, waited_seconds=0.0 if since is None else self._cache.now - since)
         self._notices.append(Admitted(sequence))
 
     # ---- seats and leases ------------------------------------------------------------------------------------
@@ -315,6 +340,10 @@ class Scheduler:
 
     def _vacate(self, sequence: Sequence) -> None:
         self._commit(sequence)
+        assert sequence.lease is not None
+        for wish in sequence.request.retain:
+            end = sequence.prompt_len if wish.end is None else wish.end
+            self._cache.retain(sequence.lease, wish.priority, wish.seconds, wish.start, end)
         self._release(sequence)
 
     def _release(self, sequence: Sequence) -> None:
@@ -329,7 +358,21 @@ class Scheduler:
             )
 
 
+def _follows(sequence: Sequence, overlap: Overlap) -> bool:
+    return overlap.worthwhile and may_follow(sequence)
+
+
+def _charge(followers: list[tuple[Sequence, Overlap]], share: Share, now: float) -> None:
+    """Each waited for what its leader computes in this step; at least for something, so that waiting ends."""
+    given = {sequence.id: tokens for sequence, tokens in share.given()} if followers else {}
+    for sequence, overlap in followers:
+        assert overlap.leader is not None
+        if sequence.follows_since is None:
+            sequence.follows_since = now
+        sequence.followed += max(1, min(overlap.tokens, given.get(overlap.leader, 0)))
+
+
 def _sample_order(sequence: Sequence) -> SampleOrder:
-    params = sequence.request.params
+    params = sequence.params
     banned = sequence.end_tokens if sequence.generated < params.min_tokens else ()
     return SampleOrder(params, sequence.seed, sequence.sample, sequence.prompt_len, sequence.tokens, banned)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace
-from sapwood.types import Request, SeqId, TokenLogprob
+from sapwood.types import Request, SamplingParams, SeqId, TokenLogprob
 
 _ROOM_FOR_OUTPUT = 64
 
@@ -20,6 +20,12 @@ class Reuse:
 
     reused: int
     missed: Mapping[str, int]
+    diverged_at: int | None = None
+    """Index of the first token that differs from what is known to follow, if any has diverged."""
+    evicted_seconds_ago: float | None = None
+    """How long ago the first of the evicted tokens was evicted, if there are any."""
+    waited_seconds: float = 0.0
+    """For a leader, until it was admitted."""
 
 
 class Sequence:
@@ -29,9 +35,9 @@ class Sequence:
         arrival: age rank of the request; the smaller, the older. Kept through preemption.
         max_len: tokens (prompt and output) this sequence may reach.
         end_tokens: tokens that cannot be drawn before `params.min_tokens`.
-        cached: while it waits, the tokens that it would reuse, as of the last lookup.
-        passed: tokens computed, while it waited, for requests that arrived later.
-        followed: tokens that it waited for because another was computing them.
+        params: how its tokens are drawn; the request's own, but for what the engine must know besides.
+        followed: tokens that others computed while it waited for them.
+        follows_since: when it was first left out for a leader, in seconds of the cache's clock.
         computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
@@ -42,15 +48,15 @@ class Sequence:
         "_buffer",
         "_length",
         "arrival",
-        "cached",
         "computed",
         "end_tokens",
         "followed",
+        "follows_since",
         "id",
         "lease",
         "max_len",
         "namespace",
-        "passed",
+        "params",
         "preemptions",
         "prompt_len",
         "request",
@@ -72,8 +78,10 @@ class Sequence:
         sample: int = 0,
         seed: int = 0,
         end_tokens: tuple[int, ...] = (),
+        params: SamplingParams | None = None,
     ) -> None:
         self.id = id
+        self.params = request.params if params is None else params
         self.request = request
         self.namespace = namespace
         self.arrival = arrival
@@ -82,9 +90,8 @@ class Sequence:
         self.seed = seed
         self.end_tokens = end_tokens
         self.prompt_len = len(prompt)
-        self.cached = 0
-        self.passed = 0
         self.followed = 0
+        self.follows_since: float | None = None
         self.computed = 0
         self.preemptions = 0
         self.lease: Lease | None = None
@@ -141,6 +148,15 @@ class Sequence:
         """Scoring needs the logits at every prompt position, so nothing may be skipped."""
         scored = self.request.params.prompt_logprobs is not None and self.sample == 0
         return self.request.reuse and not scored
+
+    def shared_with(self, other: Sequence, limit: int) -> int:
+        """Tokens of the prefix that both have in common, at most `limit`."""
+        length = min(len(self), len(other), limit)
+        if length <= 0 or self.namespace != other.namespace:
+            return 0
+        differs = self.tokens[:length] != other.tokens[:length]
+        first = int(differs.argmax())
+        return first if differs[first] else length
 
     def append(self, token: int) -> None:
         if self._length == len(self._buffer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,6 +15,11 @@ from sapwood.engine import EngineStats, HistogramSnapshot
 Labels = tuple[str, ...]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_HIT_RATE_HELP = (
+    "Share of the prompt tokens of late that would be reused, by memory as a multiple of the present one; "
+    "estimated from a sample."
+)
 
 
 class EngineCollector(Collector):
@@ -57,6 +62,11 @@ class EngineCollector(Collector):
         yield self._gauge("pages", "Pages of the hot pool, by state; they sum to the pool.", pages, "state")
         yield self._gauge("requests_running", "Requests with a running sample.", {(): stats.running})
         yield self._gauge("requests_waiting", "Requests with no running sample.", {(): stats.waiting})
+        curve: dict[Labels, float] = {
+            (f"{point.times:g}x",): point.hit_rate for point in stats.curve if point.hit_rate is not None
+        }
+        if curve:
+            yield self._gauge("hit_rate_estimate", _HIT_RATE_HELP, curve, "capacity")
 
     def _histograms(self, stats: EngineStats) -> Iterator[Metric]:
         waits = {
@@ -77,7 +87,9 @@ class EngineCollector(Collector):
             family.add_metric((self._model, *label_values), value)
         return family
 
-    def _gauge(self, name: str, help_text: str, values: dict[Labels, int], *labels: str) -> GaugeMetricFamily:
+    def _gauge(
+        self, name: str, help_text: str, values: Mapping[Labels, float], *labels: str
+    ) -> GaugeMetricFamily:
         family = GaugeMetricFamily(f"sapwood_{name}", help_text, labels=("model", *labels))
         for label_values, value in values.items():
             family.add_metric((self._model, *label_values), value)

@@ -42,6 +42,7 @@ class StatusRoutes:
             Route("/health", self.health, methods=["GET"]),
             Route("/metrics", self.metrics, methods=["GET"]),
             Route("/v1/server", self.server, methods=["GET"]),
+            Route("/v1/cache/curve", self.curve, methods=["GET"]),
             Route("/v1/requests/{id}/cache", self.explanation, methods=["GET"]),
             Route("/v1/models", self.models, methods=["GET"]),
             Route("/v1/models/{id:path}", self.model, methods=["GET"]),
@@ -82,6 +83,12 @@ class StatusRoutes:
             "notices": list(facts.notices),
         }
         return JSONResponse(described)
+
+    async def curve(self, _request: Request) -> Response:
+        points = self._slot.get().loop.stats().curve
+        return JSONResponse(
+            [{"capacity_tokens": point.capacity_tokens, "hit_rate": point.hit_rate} for point in points]
+        )
 
     async def explanation(self, request: Request) -> Response:
         self._slot.get()

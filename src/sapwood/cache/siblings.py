@@ -1,0 +1,38 @@
+"""Which namespaces of one tenant were used lately: where else a prompt might have been cached."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TypeVar
+
+from sapwood.cache.keys import Namespace
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_PER_TENANT = 16
+_TENANTS = 1024
+
+
+class Siblings:
+    """Bounded: the latest namespaces of the latest tenants. A tenant's namespaces are never told to another."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str | None, OrderedDict[Namespace, None]] = OrderedDict()
+
+    def saw(self, namespace: Namespace) -> None:
+        own = self._of.setdefault(namespace.tenant, OrderedDict())
+        own[namespace] = None
+        _make_latest(own, namespace, _PER_TENANT)
+        _make_latest(self._of, namespace.tenant, _TENANTS)
+
+    def of(self, namespace: Namespace) -> Iterator[Namespace]:
+        """The tenant's other namespaces."""
+        return (other for other in self._of.get(namespace.tenant, ()) if other != namespace)
+
+
+def _make_latest(entries: OrderedDict[_K, _V], key: _K, limit: int) -> None:
+    entries.move_to_end(key)
+    while len(entries) > limit:
+        entries.popitem(last=False)
