@@ -188,6 +188,11 @@ class PrefixCache:
         self._pool.free(lease.cursor.unpin())
         lease.end()
 
+    @property
+    def free(self) -> int:
+        """Tokens that could be allocated now without evicting any."""
+        return self._pool.free_count * self.page_size
+
     def room(self) -> int:
         """Tokens that could be allocated now, eviction included."""
         return (self._pool.free_count + self._evictable()) * self.page_size

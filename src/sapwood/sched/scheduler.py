@@ -10,7 +10,8 @@ closes part of that gap under one token budget. The budget is spent in this orde
 
 A waiting sequence is left out for a step if it does not fit, if no budget is left for it, or if another
 computes just what it needs next (`in_flight`), so that a prompt that arrives many times at once is computed
-once. Those behind it are admitted meanwhile, until it has been passed by the configured patience, or if it
+once. Those behind it are admitted meanwhile (into free pages alone if it waits for pages and has a cached
+prefix, which evicting for them could take), until it has been passed by the configured patience, or if it
 was preempted: then the admission ends with it. `order.Gain` builds its bound on this. A step leaves out at
 most LOOKUPS sequences and then ends the admission, so its cost is bounded however long the queue is.
 
@@ -254,18 +255,20 @@ class Scheduler:
             return
         in_flight = InFlight(self._cache, [sequence for sequence, _ in share.given()])
         followers: list[tuple[Sequence, Overlap]] = []
-        left_out = 0
+        left_out, evicting = 0, True
         for sequence in self._queue.in_order():
             overlap = self._overlap(in_flight, sequence, matched := self._matched(sequence))
             if _follows(sequence, overlap):
                 followers.append((sequence, overlap))
-            elif share.offer(len(sequence) - matched) and self._settle(sequence, overlap):
-                if sequence.lease is not None:
-                    share.admit(sequence)
-                    in_flight.add(sequence)
-                if not share.open or len(self._running) >= self._max_running:
-                    break
-                continue
+            elif share.offer(len(sequence) - matched):
+                if self._settle(sequence, overlap, evicting=evicting):
+                    if sequence.lease is not None:
+                        share.admit(sequence)
+                        in_flight.add(sequence)
+                    if not share.open or len(self._running) >= self._max_running:
+                        break
+                    continue
+                evicting = evicting and matched == 0
             left_out += 1
             if self._queue.at_front(sequence) or left_out == LOOKUPS:
                 break
@@ -280,9 +283,9 @@ class Scheduler:
     def _overlap(self, in_flight: InFlight, sequence: Sequence, matched: int) -> Overlap:
         return in_flight.overlap(sequence, matched) if self._reuse else Overlap()
 
-    def _settle(self, sequence: Sequence, overlap: Overlap) -> bool:
+    def _settle(self, sequence: Sequence, overlap: Overlap, *, evicting: bool) -> bool:
         """Seat it, or drop it if it can never be seated. False if it has to wait."""
-        shortage = self._start(sequence, overlap)
+        shortage = self._start(sequence, overlap, evicting=evicting)
         if shortage is not None:
             if self._running:
                 return False
@@ -291,16 +294,23 @@ class Scheduler:
             self._notices.append(Refused(sequence, shortage))
         return True
 
-    def _start(self, sequence: Sequence, overlap: Overlap) -> str | None:
-        """Lease its prefix, take the pages it needs next, seat it. Or say what is missing, and change nothing."""
+    def _start(self, sequence: Sequence, overlap: Overlap, *, evicting: bool = True) -> str | None:
+        """Lease its prefix, take the pages it needs next, seat it. Or say what is missing, and change nothing.
+
+        `evicting` says whether these may be pages that the tree holds.
+        """
         wanted = min(len(sequence) + 1, sequence.most_computed)
         limit = len(sequence) - 1 if sequence.reads_cache else 0
         needed = wanted - self._matched(sequence)
-        room = self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
+        room = (
+            self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
+            if evicting
+            else self._cache.free
+        )
         if needed > room:
             return (
                 f"it needs pages for {needed} more tokens, but {room} tokens' worth can be given of the "
-                f"pool's {self._cache.capacity_pages * self._cache.page_size}; leases outside the queue hold the rest"
+                f"pool's {self._cache.capacity_pages * self._cache.page_size}; pins hold the rest"
             )
         if sequence.reuse is None:
             self._account(sequence, overlap.tokens)
