@@ -107,6 +107,9 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--kv-dtype", "q8"], "it must be one of f16, bf16, f32"),
         (["serve", "--prefix-index", "radixx"], "did you mean radix?"),
         (["serve", "--schedule-policy", "defalt"], "did you mean default?"),
+        (["serve", "--pin-share", "2"], "--pin-share is 2; it must be between 0 and 1"),
+        (["serve", "--pin-share", "much"], "--pin-share is 'much'; it must be a number"),
+        (["serve", "--prefix-index", "blocks", "--eviction-policy", "slru"], "blocks index evicts by lru"),
         (["serve", "--ledger", "contract"], "not there yet"),
         (["serve", "--ledger", "physicl"], "one of auto, physical\n\nhint: did you mean physical?"),
         (["serve", "--cache-dir", "here"], "none"),
@@ -125,6 +128,9 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["bench", "cach"], "did you mean cache?"),
         (["bench", "cache", "--against", "http://x"], "--against goes with serve, not with cache"),
         (["bench", "cache", "--threads", "2"], "--threads goes with serve and kernels, not with cache"),
+        (["bench", "kernels", "--cases", "x"], "--cases goes with serve and cache, not with kernels"),
+        (["bench", "cache", "--cases", "nope"], "no case is called nope; there are operations"),
+        (["bench", "--trace", "x"], "--trace goes with cache, not with serve"),
         (["bench", "--quick", "--full"], "exclude each other"),
         (["bench", "--against", "nonsense"], "--against: 'nonsense' is not the URL"),
         (["bench", "--llama-server", "/no/program"], "'/no/program' is no program"),
@@ -266,6 +272,21 @@ def test_stdin_that_is_no_text(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> 
 def test_bench_shows_the_command_that_was_typed(capsys: Out) -> None:
     assert main(["bench", "--quick", "cache", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["command"] == "sapwood bench --quick cache --json"
+
+
+def test_bench_passes_every_flag_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    class Harness:
+        def main(self, arguments: list[str], called_as: list[str]) -> int:
+            del called_as
+            given.extend(arguments)
+            return 0
+
+    monkeypatch.setattr("sapwood.cli.bench._harness", Harness)
+    flags = ["--trace", "a.jsonl", "--trace=b.jsonl", "--cases", "memory", "--quick"]
+    assert main(["bench", "cache", *flags]) == 0
+    assert given == ["cache", "--cases=memory", "--trace=a.jsonl", "--trace=b.jsonl", "--quick"]
 
 
 def test_run_streams_the_answer_to_stdout_and_talks_on_stderr(fake: FakeBuilt, capsys: Out) -> None:

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "units": {"errors"},
     "cache": {"types", "plan", "config", "errors"},
-    "chat": {"types", "plan", "config", "errors"},
+    "chat": {"types", "plan", "config", "errors", "units"},
     "model": {"types", "plan", "config", "errors", "units"},
     "sched": {"types", "plan", "config", "errors", "cache"},
     "engine": {"types", "plan", "config", "errors", "cache", "sched", "chat", "model"},

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sapwood import LLM, SamplingParams
+from sapwood import LLM, Retain, SamplingParams
 from sapwood.errors import ContextLengthError, RequestError, SapwoodError, UnavailableError, UsageError
 from sapwood.types import Delta, Finished, Started
-from server.fakes import FakeBuilt, build_fake
+from server.fakes import FakeBuilt, FakeFacts, build_fake
 
 GREEDY = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
 
@@ -144,3 +144,135 @@ def test_an_unknown_setting_names_the_nearest() -> None:
     assert caught.value.hint == "did you mean 'page_size'?"
     with pytest.raises(UsageError, match="512MiB"):
         LLM("toy", kv_memory="lots")
+
+
+# ---- prefixes ------------------------------------------------------------------------------------------
+
+
+def pinned(built: FakeBuilt) -> int:
+    """Tokens that are kept now."""
+    return asyncio.run(built.loop.pins()).pinned_tokens
+
+
+def test_a_prefix_is_kept_while_its_block_lasts(llm: LLM, built: FakeBuilt) -> None:
+    with llm.prefix("You are brief. ") as prefix:
+        assert pinned(built) == len("You are brief. ")
+        first, second = prefix.generate(["Who?", "Why?"], GREEDY)
+        assert first.reused_tokens == second.reused_tokens == len("You are brief. ")
+        assert first.token_ids == llm.generate("You are brief. Who?", GREEDY)[0].token_ids
+    assert pinned(built) == 0
+
+
+def test_a_prefix_outlives_a_flood(built: FakeBuilt) -> None:
+    small = build_fake(FakeFacts(capacity_pages=256, pin_tokens=200))
+    built.loop.shutdown()
+    with LLM.over(small) as llm, llm.prefix("x" * 150) as prefix:
+        for i in range(50):
+            llm.generate(f"{i:03}" + "y" * 80, SamplingParams(max_tokens=1))
+        assert prefix.generate("", SamplingParams(max_tokens=1))[0].reused_tokens == 149
+
+
+def test_the_boundary_is_not_split_anew(smollm_like: FakeBuilt) -> None:
+    """In one text "ab" is one token; after a prefix that ends in "a" it stays two."""
+    with LLM.over(smollm_like) as llm, llm.prefix("xa") as prefix:
+        assert prefix.token_ids == (120, 97)
+        longer = prefix.fork("b")
+        assert longer.token_ids == (120, 97, 98)
+        assert prefix.generate("b", GREEDY)[0].prompt_tokens == 3
+        assert longer.generate([[99]], GREEDY)[0].prompt_tokens == 4
+        assert llm.generate("xab", GREEDY)[0].prompt_tokens == 2
+
+
+@pytest.fixture
+def smollm_like(monkeypatch: pytest.MonkeyPatch) -> FakeBuilt:
+    """A model whose tokenizer makes one token of "ab"."""
+    built = build_fake()
+    encode = type(built.tokenizer).encode
+
+    def merging(tokenizer: Any, text: str, **options: Any) -> list[int]:
+        return encode(tokenizer, text.replace("ab", "\x01"), **options)
+
+    monkeypatch.setattr(type(built.tokenizer), "encode", merging)
+    return built
+
+
+def test_forks_hold_what_they_add_and_end_with_their_prefix_or_before(llm: LLM, built: FakeBuilt) -> None:
+    with llm.prefix("abc") as prefix:
+        one, two = prefix.fork("def"), prefix.fork("xyz!")
+        assert pinned(built) == 3 + 3 + 4
+        with one.fork("g") as deep:
+            assert deep.token_ids == tuple(b"abcdefg")
+            assert pinned(built) == 3 + 4 + 4
+        assert pinned(built) == 3 + 3 + 4
+        assert two.generate("?", GREEDY)[0].reused_tokens == 7
+        one.close()
+        assert pinned(built) == 3 + 4
+    assert two.closed
+    assert pinned(built) == 0
+    two.close()
+    prefix.close()
+
+
+def test_a_closed_prefix_says_so(llm: LLM) -> None:
+    with llm.prefix("abc") as prefix:
+        pass
+    for use in (lambda: prefix.generate("x"), lambda: prefix.fork("x"), prefix.__enter__):
+        with pytest.raises(UsageError, match="this prefix is closed"):
+            use()
+
+
+def test_prefixes_that_are_too_much_are_refused_until_one_is_closed() -> None:
+    with LLM.over(build_fake(FakeFacts(pin_tokens=100))) as llm:
+        first = llm.prefix("a" * 60)
+        with pytest.raises(RequestError, match="pins hold 60 of the 100") as caught:
+            llm.prefix("b" * 60)
+        assert caught.value.code == "pin_budget_exceeded"
+        first.close()
+        llm.prefix("b" * 60).close()
+
+
+def test_a_flush_inside_the_block_takes_the_tokens_not_the_handle(llm: LLM) -> None:
+    with llm.prefix("abc") as prefix:
+        llm.flush()
+        assert prefix.generate("d", GREEDY)[0].reused_tokens == 0
+        assert prefix.generate("d", GREEDY)[0].reused_tokens == 3
+
+
+def test_an_llm_closed_inside_the_block_ends_the_prefix_quietly(built: FakeBuilt) -> None:
+    llm = LLM.over(built)
+    with llm.prefix("abc") as prefix:
+        llm.close()
+    assert prefix.closed
+
+
+def test_a_prefix_works_inside_an_event_loop(llm: LLM) -> None:
+    async def notebook() -> int:
+        with llm.prefix("abc") as prefix:
+            return prefix.generate("d", GREEDY)[0].reused_tokens
+
+    assert asyncio.run(notebook()) == 3
+
+
+def test_what_is_retained_stays_longer() -> None:
+    with LLM.over(build_fake(FakeFacts(capacity_pages=300))) as llm:
+        llm.generate("k" * 100, SamplingParams(max_tokens=1), retain=Retain(80, seconds=300))
+        llm.generate("p" * 100, SamplingParams(max_tokens=1))
+        for i in range(20):
+            llm.generate(f"{i:02}" + "y" * 70, SamplingParams(max_tokens=1))
+        kept, plain = llm.generate(["k" * 100, "p" * 100], SamplingParams(max_tokens=1))
+        assert kept.reused_tokens == 99
+        assert plain.reused_tokens < 99
+
+
+def test_an_llm_lets_prefixes_have_most_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+
+    def build(_model: object, cache: Any, _scheduler: object, progress: object) -> FakeBuilt:
+        del progress
+        shares.append(cache.pin_share)
+        return build_fake()
+
+    monkeypatch.setattr("sapwood.llm.build_engine", build)
+    LLM().close()
+    LLM(pin_share=0.5).close()
+    assert shares == [0.9, 0.5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import itertools
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -15,13 +16,14 @@ from sapwood.chat import (
     ChatTemplate,
     Tokenizer,
     check_tokens,
+    encode_continuation,
     encode_conversation,
     encode_prompt,
     parse_conversation,
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import EngineLoop, build_engine
-from sapwood.errors import SapwoodError, UsageError
+from sapwood.errors import NotFoundError, SapwoodError, UnavailableError, UsageError
 from sapwood.types import (
     Delta,
     Event,
@@ -29,6 +31,7 @@ from sapwood.types import (
     FinishReason,
     PromptScored,
     Request,
+    Retain,
     SamplingParams,
     TokenLogprob,
     Usage,
@@ -39,6 +42,9 @@ Prompt = str | Sequence[int]
 """A raw text, or token ids taken as they are."""
 
 T = TypeVar("T")
+
+PIN_SHARE = 0.9
+"""Of the pool, for prefixes: nobody else's requests have to fit beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,8 @@ class LLM:
     with LLM("smollm2-135m", kv_memory="1GiB") as llm:
         for result in llm.generate(["…", "…"], SamplingParams(max_tokens=32)):
             print(result.text, result.reused_tokens)
+        with llm.prefix("You are …") as prefix:
+            prefix.generate(["…", "…"])
     """
 
     def __init__(
@@ -106,7 +114,8 @@ class LLM:
     ) -> None:
         """`settings` are fields of the configs in `sapwood.config`. Raises UsageError or ModelError."""
         memory = parse_size(kv_memory) if isinstance(kv_memory, str) else kv_memory
-        configs = _configs({"model": model or ModelConfig().model, "kv_memory": memory, **settings})
+        own = {"model": model or ModelConfig().model, "kv_memory": memory, "pin_share": PIN_SHARE}
+        configs = _configs({**own, **settings})
         self._start(build_engine(*configs, progress=progress))
 
     @classmethod
@@ -136,18 +145,24 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        retain: Retain | Sequence[Retain] = (),
     ) -> list[Result]:
         """Results in the order of the prompts, all of which run at once.
 
         `prompts` is a text, a list of texts, a list of token-id lists, or one token-id list; `params` one for
-        all, or one for each. Raises RequestError before any work if one prompt cannot be served.
+        all, or one for each; `retain` says what of each prompt is to be evicted after other things. Raises
+        RequestError before any work if one prompt cannot be served.
         """
-        many = _as_many(prompts)
-        each = _one_each(params, len(many))
-        requests = [self._request(self._encode(prompt), own) for prompt, own in zip(many, each, strict=True)]
-        for request in requests:
-            self._built.loop.check(request)
-        return _in_event_loop(lambda: self._answer_all(requests))
+        return self._generate([self._encode(prompt) for prompt in _as_many(prompts)], params, retain)
+
+    def prefix(self, prompt: Prompt) -> Prefix:
+        """Compute a prompt and keep it in the cache until the handle is closed, or its `with` block ends.
+
+        Only whole pages are kept, so raises RequestError for a prefix that fills none; and (its code is
+        `pin_budget_exceeded`) where open prefixes would hold more than `pin_share`, 0.9 of the pool: close one.
+        """
+        return Prefix(self, self._encode(prompt))
 
     def chat(self, messages: Sequence[Mapping[str, Any]], params: SamplingParams | None = None) -> Result:
         """The assistant's answer to a conversation of {"role", "content"} messages."""
@@ -170,14 +185,44 @@ class LLM:
         self._built.loop.flush_blocking()
 
     def _encode(self, prompt: Prompt) -> tuple[int, ...]:
-        tokenizer = self._built.tokenizer
-        checked = (
-            prompt if isinstance(prompt, str) else check_tokens(list(prompt), "prompt", tokenizer.vocab_size)
-        )
-        return encode_prompt(tokenizer, checked)
+        return encode_prompt(self._built.tokenizer, self._checked(prompt))
 
-    def _request(self, tokens: tuple[int, ...], params: SamplingParams) -> Request:
-        return Request(id=f"llm-{next(self._ids)}", prompt=tokens, params=params)
+    def _continuation(self, prompt: Prompt) -> tuple[int, ...]:
+        return encode_continuation(self._built.tokenizer, self._checked(prompt))
+
+    def _checked(self, prompt: Prompt) -> Prompt:
+        if isinstance(prompt, str):
+            return prompt
+        return check_tokens(list(prompt), "prompt", self._built.tokenizer.vocab_size)
+
+    def _pin(self, tokens: tuple[int, ...]) -> str:
+        """The pin's id."""
+        request = self._request(tokens, SamplingParams(max_tokens=0))
+        _in_event_loop(lambda: self._built.loop.pin(request.id, request))
+        return request.id
+
+    def _unpin(self, pin_id: str) -> None:
+        # A flush ends all pins, and closing the LLM everything.
+        with contextlib.suppress(NotFoundError, UnavailableError):
+            _in_event_loop(lambda: self._built.loop.unpin(pin_id))
+
+    def _generate(
+        self,
+        prompts: Sequence[tuple[int, ...]],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        retain: Retain | Sequence[Retain],
+    ) -> list[Result]:
+        wishes = (retain,) if isinstance(retain, Retain) else tuple(retain)
+        each = _one_each(params, len(prompts))
+        requests = [self._request(*pair, wishes) for pair in zip(prompts, each, strict=True)]
+        for request in requests:
+            self._built.loop.check(request)
+        return _in_event_loop(lambda: self._answer_all(requests))
+
+    def _request(
+        self, tokens: tuple[int, ...], params: SamplingParams, retain: tuple[Retain, ...] = ()
+    ) -> Request:
+        return Request(id=f"llm-{next(self._ids)}", prompt=tokens, params=params, retain=retain)
 
     async def _answer_all(self, requests: Sequence[Request]) -> list[Result]:
         return await asyncio.gather(*(self._answer(request) for request in requests))
@@ -187,6 +232,64 @@ class LLM:
         async for event in self._built.loop.generate(request):
             folded.add(event)
         return folded.result()
+
+
+class Prefix:
+    """A prompt that stays in the cache while this is open. Made by `LLM.prefix` and `fork`; a context manager.
+
+    Attributes:
+        token_ids: its tokens.
+        closed: whether it is over.
+    """
+
+    def __init__(self, llm: LLM, token_ids: tuple[int, ...]) -> None:
+        self.token_ids = token_ids
+        self.closed = False
+        self._llm = llm
+        self._forks: list[Prefix] = []
+        self._pin_id = llm._pin(token_ids)
+
+    def __enter__(self) -> Self:
+        self._require_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[Result]:
+        """As `LLM.generate`, each prompt after the prefix: its token ids follow the prefix's, which stay as they
+        are (a text is not split anew across the boundary). An empty text continues the prefix itself.
+        """
+        self._require_open()
+        return self._llm._generate([self._continued(prompt) for prompt in _as_many(prompts)], params, ())
+
+    def fork(self, prompt: Prompt) -> Prefix:
+        """A longer prefix. It closes with this one, or before; what both have in common is held once."""
+        self._require_open()
+        longer = Prefix(self._llm, self._continued(prompt))
+        self._forks.append(longer)
+        return longer
+
+    def close(self) -> None:
+        """Let go of it, and of its forks; it may be evicted from now on. Closing twice is fine."""
+        for fork in self._forks:
+            fork.close()
+        if not self.closed:
+            self.closed = True
+            self._llm._unpin(self._pin_id)
+
+    def _continued(self, prompt: Prompt) -> tuple[int, ...]:
+        return self.token_ids + self._llm._continuation(prompt)
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise UsageError("this prefix is closed", hint="use it inside its `with` block, or make another")
 
 
 class _Folded:

@@ -67,7 +67,33 @@ def tokens_changed(cache: PrefixCache) -> None:
 
 
 def a_leaf_left_the_order(cache: PrefixCache) -> None:
-    radix_of(cache).order.pop()
+    radix_of(cache).order.remove(leaf(cache, 2))
+
+
+def a_leaf_is_filed_behind_the_books(cache: PrefixCache) -> None:
+    radix_of(cache).order.add(leaf(cache, 3))
+
+
+def a_living_child_is_not_counted(cache: PrefixCache) -> None:
+    leaf(cache, 1).living -= 1
+
+
+def a_leased_node_lacks_a_page(cache: PrefixCache) -> None:
+    cache._pool.free(leaf(cache, 3).trim(1))
+
+
+def a_start_drifted(cache: PrefixCache) -> None:
+    leaf(cache, 2).start += 1
+
+
+def a_ghost_is_not_counted(cache: PrefixCache) -> None:
+    cache._pool.free(radix_of(cache).evict(2))
+    radix_of(cache).ghosts._nodes -= 1
+
+
+def a_ghost_cannot_be_forgotten(cache: PrefixCache) -> None:
+    cache._pool.free(radix_of(cache).evict(2))
+    radix_of(cache).ghosts.keep(radix_of(cache).ghosts.first())
 
 
 def a_page_got_lost(cache: PrefixCache) -> None:
@@ -107,6 +133,12 @@ def a_table_went_astray(cache: PrefixCache) -> None:
         (a_node_is_filed_under_another_key, r"node \[2 2\] .* has the key of other tokens"),
         (tokens_changed, r"node \[9 2\] .* has the key of other tokens"),
         (a_leaf_left_the_order, r"node \[2 2\] .* is missing from the eviction order"),
+        (a_leaf_is_filed_behind_the_books, "2 leaves are in the eviction order, 1 are evictable"),
+        (a_living_child_is_not_counted, r"node \[1 1\] .* counts 1 living children; a recount gives 2"),
+        (a_leased_node_lacks_a_page, "a lease counts 4 pages of a path of 3|differs from its path"),
+        (a_start_drifted, r"node \[2 2\] .* says it starts at page 3"),
+        (a_ghost_is_not_counted, "0 ghosts of 2 tokens are counted; a recount gives 1 of 2"),
+        (a_ghost_cannot_be_forgotten, r"ghost node \[2 2\] .* is filed wrongly"),
         (a_page_got_lost, r"page \d+ belongs to nobody"),
         (a_page_is_free_and_in_the_tree, r"page \d+ belongs to the free pages and to node \[2 2\]"),
         (the_sum_drifted, "pages = 7; a recount gives 6"),

@@ -8,9 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from cache.helpers import NS, begin, matched, nodes_of, radix_of, span, store, toks
-from sapwood.cache import PrefixCache
-from sapwood.cache.evict import Evictable, SortKey
+from sapwood.cache import PrefixCache, radix
+from sapwood.cache.check import Claims
+from sapwood.cache.density_order import DensityOrder
+from sapwood.cache.evict import Evictable
+from sapwood.cache.eviction_order import EvictionOrder, KeyOrder
+from sapwood.cache.ghosts import Ghosts
+from sapwood.cache.leaf_heap import SortKey
+from sapwood.cache.node import Node
 from sapwood.cache.radix import RadixIndex
+from sapwood.config import CacheConfig
 
 
 class CountingPolicy:
@@ -38,9 +45,11 @@ class CountingPolicy:
         return CountedKey((leaf.used,))
 
 
-def index_with_leaves(leaves: int, policy: CountingPolicy) -> RadixIndex:
-    index = RadixIndex(1, policy)
+def index_with_leaves(leaves: int, order: EvictionOrder[Node] | None = None) -> RadixIndex:
+    index = RadixIndex(100, CacheConfig())
+    index.order = order or index.order
     for leaf in range(leaves):
+        index.advance(leaf / 100)
         cursor = index.pin(NS, toks())
         cursor.extend(toks(leaf, leaf), toks(2 * leaf, 2 * leaf + 1))
         cursor.unpin()
@@ -49,8 +58,9 @@ def index_with_leaves(leaves: int, policy: CountingPolicy) -> RadixIndex:
 
 def test_evicting_touches_as_many_nodes_in_a_large_tree_as_in_a_small_one() -> None:
     touched, keys = [], []
-    for leaves in (1_000, 10_000, 100_000):
-        index = index_with_leaves(leaves, policy := CountingPolicy())
+    for leaves in (1_000, 30_000):
+        policy = CountingPolicy()
+        index = index_with_leaves(leaves, EvictionOrder(KeyOrder(policy)))
         nodes, made, compared = index.touched, policy.made, policy.compared
         for _ in range(10):
             assert len(index.evict(9)) == 9
@@ -59,8 +69,36 @@ def test_evicting_touches_as_many_nodes_in_a_large_tree_as_in_a_small_one() -> N
         assert policy.compared - compared <= touched[-1] * 4 * math.log2(leaves)
         assert index.pages == 2 * leaves - 90
     # 90 pages are 45 leaves of 2; five of them are taken in two bites because 9 is odd.
-    assert touched == [50, 50, 50]
+    assert touched == [50, 50]
     assert len(set(keys)) == 1
+
+
+def test_the_default_policy_touches_as_many_nodes_in_a_large_tree_as_in_a_small_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    touched, labels = [], []
+    for leaves in (1_000, 10_000):
+        index = index_with_leaves(leaves)
+        index.evict(3)
+        counted, before = count_calls(monkeypatch, DensityOrder, "_label"), index.touched
+        for _ in range(10):
+            assert len(index.evict(9)) == 9
+        touched.append(index.touched - before)
+        labels.append(counted())
+        monkeypatch.undo()
+    assert touched == [50, 50]
+    assert labels == [0, 0]
+
+
+def test_ghosts_cost_an_eviction_no_more_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_with_leaves(2_000)
+    index.evict(2_000)
+    index.check([], Claims(4_000))
+    forgotten, before = count_calls(monkeypatch, Ghosts, "remove"), index.touched
+    for _ in range(10):
+        assert len(index.evict(10)) == 10
+    assert index.touched - before == 50
+    assert forgotten() == 50, "one is forgotten for each that comes, and none is looked at besides"
 
 
 def test_trimming_a_long_leaf_touches_that_leaf_alone() -> None:
@@ -82,7 +120,7 @@ def test_evicting_never_walks_a_deep_and_wide_tree(monkeypatch: pytest.MonkeyPat
         for lease in leases:
             cache.release(lease)
     index = radix_of(cache)
-    walks = count_calls(monkeypatch, index, "_walk")
+    walks = count_calls(monkeypatch, radix, "walk")
     before = index.touched
     assert len(index.evict(100)) == 100
     assert walks() == 0
@@ -94,7 +132,7 @@ def test_committing_one_token_more_walks_nothing_and_makes_no_node(monkeypatch: 
     for branch in range(200):
         store(cache, toks(1, 2, 3, 1000 + branch))
     lease = begin(cache, span(1, 20))
-    nodes, walks = len(nodes_of(cache)), count_calls(monkeypatch, radix_of(cache), "_walk")
+    nodes, walks = len(nodes_of(cache)), count_calls(monkeypatch, radix, "walk")
     for end in range(21, 1_000):
         cache.grow(lease, end)
         cache.commit(lease, span(1, end))
@@ -115,12 +153,12 @@ def test_evicting_gives_exactly_what_is_missing() -> None:
     cache.check()
 
 
-def count_calls(monkeypatch: pytest.MonkeyPatch, index: RadixIndex, name: str) -> Callable[[], int]:
-    calls, original = [0], getattr(index, name)
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Callable[[], int]:
+    calls, original = [0], getattr(owner, name)
 
     def counted(*args: object) -> object:
         calls[0] += 1
         return original(*args)
 
-    monkeypatch.setattr(index, name, counted)
+    monkeypatch.setattr(owner, name, counted)
     return lambda: calls[0]

@@ -1,4 +1,4 @@
-"""The slow twin of the prefix cache: a dictionary of every cached prefix, no tree, no runs, no heap.
+"""The slow twin of the prefix cache: a dictionary of every prefix that is or was cached, no tree, no runs, no heap.
 
 It says what the real cache must hold, page for page, including which pages an eviction takes. Everything is found
 by looking through everything.
@@ -6,9 +6,12 @@ by looking through everything.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sapwood.cache import Namespace
+from sapwood.config import EvictionName
 
 Prefix = tuple[int, Namespace, tuple[int, ...]]
 """Generation (flushes so far), namespace, and the tokens from the start up to the end of a page."""
@@ -21,51 +24,119 @@ class TwinLease:
     tokens: tuple[int, ...]
     """The committed part of the sequence."""
     covered_pages: int
+    began: int
     live: bool = True
 
 
+@dataclass(eq=False)
+class TwinPage:
+    """One page and its past; an evicted page keeps its past."""
+
+    created: int
+    used: int
+    hits: int = 1
+    here: bool = True
+    evicted_at: float = 0.0
+    priority: int = 0
+    until: float = math.inf
+
+
 class Twin:
-    def __init__(self, capacity: int, page_size: int, *, remembers: bool = True) -> None:
+    def __init__(
+        self, capacity: int, page_size: int, policy: EvictionName = "lru", *, remembers: bool = True
+    ) -> None:
         self.capacity = capacity
         self.page_size = page_size
+        self.policy = policy
         self.remembers = remembers
-        self.used: dict[Prefix, int] = {}
+        self.known: dict[Prefix, TwinPage] = {}
         self.leases: list[TwinLease] = []
         self.generation = 0
         self.evicted = 0
-        self.now = 0
+        self.count = 0
+        self.clock = 0.0
+
+    @property
+    def here(self) -> list[Prefix]:
+        return [prefix for prefix, page in self.known.items() if page.here]
 
     def match(self, namespace: Namespace, tokens: tuple[int, ...]) -> int:
-        return len(self._path(self.generation, namespace, tokens)) * self.page_size
+        return len(self._path(namespace, tokens)) * self.page_size
+
+    def remembered(self, namespace: Namespace, tokens: tuple[int, ...]) -> int:
+        """Length of the longest prefix that is or was cached since the last flush."""
+        prefixes = self._pages(self.generation, namespace, tokens)
+        known = [prefix in self.known for prefix in prefixes]
+        return (known.index(False) if False in known else len(known)) * self.page_size
+
+    def branches(self, namespace: Namespace, tokens: tuple[int, ...]) -> bool:
+        head = tokens[: self.remembered(namespace, tokens)]
+        return len(head) > 0 and any(
+            (generation, where, other[: len(head)]) == (self.generation, namespace, head)
+            and len(other) > len(head)
+            for generation, where, other in self.known
+        )
+
+    def evicted_at(self, namespace: Namespace, tokens: tuple[int, ...]) -> float | None:
+        """When the first page after the cached ones was evicted."""
+        end = self.match(namespace, tokens) + self.page_size
+        page = self.known.get((self.generation, namespace, tokens[:end])) if end <= len(tokens) else None
+        return None if page is None else page.evicted_at
 
     def lease(self, namespace: Namespace, tokens: tuple[int, ...], limit: int | None) -> TwinLease:
-        path = self._path(self.generation, namespace, tokens[:limit])
+        path = self._path(namespace, tokens[:limit])
         held = tokens[: len(path) * self.page_size]
-        lease = TwinLease(namespace, self.generation, held, len(path))
+        lease = TwinLease(namespace, self.generation, held, len(path), self.count + 1)
         self.leases.append(lease)
         self._mark_used(lease)
+        for prefix in path:
+            self.known[prefix].hits += 1
         return lease
 
-    def grow(self, lease: TwinLease, length: int) -> bool:
-        """False, and nothing changed, if there is no room."""
+    def can_grow(self, lease: TwinLease, length: int) -> bool:
+        return self.missing(lease, length) <= len(self.here) - len(self.pinned)
+
+    def missing(self, lease: TwinLease, length: int) -> int:
+        """Pages to evict."""
         wanted = -(-length // self.page_size) - lease.covered_pages
-        if wanted <= 0:
-            return True
-        missing = max(0, wanted - self.free)
-        if missing > len(self.used) - len(self.pinned):
-            return False
-        for _ in range(missing):
-            self._evict_one()
-        lease.covered_pages += wanted
-        return True
+        return max(0, wanted - self.free) if wanted > 0 else 0
+
+    def grow(self, lease: TwinLease, length: int) -> None:
+        for _ in range(self.missing(lease, length)):
+            self.lose([self._next()])
+        self.cover(lease, length)
+
+    def cover(self, lease: TwinLease, length: int) -> None:
+        lease.covered_pages = max(lease.covered_pages, -(-length // self.page_size))
+
+    def lose(self, prefixes: Iterable[Prefix]) -> None:
+        for prefix in prefixes:
+            self.known[prefix].here = False
+            self.known[prefix].evicted_at = self.clock
+            self.evicted += 1
 
     def commit(self, lease: TwinLease, tokens: tuple[int, ...]) -> None:
         full = tokens[: len(tokens) // self.page_size * self.page_size]
         if not self.remembers or lease.generation != self.generation or len(full) <= len(lease.tokens):
             return
+        done = len(lease.tokens) // self.page_size
+        for prefix in self._pages(lease.generation, lease.namespace, full)[done:]:
+            page = self.known.get(prefix)
+            if page is None:
+                self.known[prefix] = TwinPage(lease.began, self.count)
+                continue
+            page.hits += 1
+            if not page.here:
+                page.here, page.created = True, lease.began
         lease.tokens = full
-        for prefix in self._pages(lease.generation, lease.namespace, full):
-            self.used.setdefault(prefix, self.now)
+
+    def retain(self, lease: TwinLease, priority: int, seconds: float | None, start: int, end: int) -> None:
+        until = math.inf if seconds is None else self.clock + seconds
+        first, last = -(-start // self.page_size), min(end, len(lease.tokens)) // self.page_size
+        for prefix in self._pages(lease.generation, lease.namespace, lease.tokens)[first:last]:
+            page = self.known[prefix]
+            stands = (page.priority, page.until) if page.until > self.clock else (0, 0.0)
+            page.priority, page.until = max(stands, (max(0, min(99, priority)), until))
 
     def release(self, lease: TwinLease) -> None:
         if not lease.live:
@@ -76,10 +147,10 @@ class Twin:
         self._drop_unreachable()
 
     def flush(self) -> tuple[int, int]:
-        before = len(self.used)
+        before = len(self.here)
         self.generation += 1
         self._drop_unreachable()
-        return (before - len(self.used)) * self.page_size, len(self.used) * self.page_size
+        return (before - len(self.here)) * self.page_size, len(self.here) * self.page_size
 
     @property
     def pinned(self) -> set[Prefix]:
@@ -95,19 +166,19 @@ class Twin:
 
     @property
     def free(self) -> int:
-        return self.capacity - len(self.used) - self.private
+        return self.capacity - len(self.here) - self.private
 
     @property
     def room(self) -> int:
-        return (self.free + len(self.used) - len(self.pinned)) * self.page_size
+        return (self.free + len(self.here) - len(self.pinned)) * self.page_size
 
     def findable(self) -> set[tuple[Namespace, tuple[int, ...]]]:
-        return {(where, tokens) for generation, where, tokens in self.used if generation == self.generation}
+        return {(where, tokens) for generation, where, tokens in self.here if generation == self.generation}
 
-    def _path(self, generation: int, namespace: Namespace, tokens: tuple[int, ...]) -> list[Prefix]:
+    def _path(self, namespace: Namespace, tokens: tuple[int, ...]) -> list[Prefix]:
         path = []
-        for prefix in self._pages(generation, namespace, tokens):
-            if prefix not in self.used:
+        for prefix in self._pages(self.generation, namespace, tokens):
+            if prefix not in self.known or not self.known[prefix].here:
                 break
             path.append(prefix)
         return path
@@ -117,20 +188,33 @@ class Twin:
         return [(generation, namespace, tokens[:end]) for end in ends]
 
     def _mark_used(self, lease: TwinLease) -> None:
-        self.now += 1
+        self.count += 1
         for prefix in self._pages(lease.generation, lease.namespace, lease.tokens):
-            self.used[prefix] = self.now
+            self.known[prefix].used = self.count
 
-    def _evict_one(self) -> None:
-        """Of the pages that nobody reads and nothing follows, drop the one whose last use is longest ago."""
-        pinned = self.pinned
-        parents = {(generation, where, tokens[: -self.page_size]) for generation, where, tokens in self.used}
-        leaves = [prefix for prefix in self.used if prefix not in pinned and prefix not in parents]
-        del self.used[min(leaves, key=lambda prefix: self.used[prefix])]
-        self.evicted += 1
+    def _next(self) -> Prefix:
+        """Of the pages that nobody reads and no page follows, the one that the policy lets go first."""
+        here, pinned = self.here, self.pinned
+        parents = {(generation, where, tokens[: -self.page_size]) for generation, where, tokens in here}
+        leaves = [prefix for prefix in here if prefix not in pinned and prefix not in parents]
+        return min(leaves, key=lambda prefix: self._key(self.known[prefix]))
+
+    def _key(self, page: TwinPage) -> tuple[float, ...]:
+        if page.priority > 0 and page.until > self.clock:
+            return (1, page.priority, page.used)
+        keys: dict[str, tuple[float, ...]] = {
+            "lru": (page.used,),
+            "mru": (-page.used,),
+            "lfu": (page.hits, page.used),
+            "fifo": (page.created,),
+            "filo": (-page.created,),
+            "slru": (page.hits > 1, page.used),
+            "priority": (page.used,),
+        }
+        return (0, *keys[self.policy])
 
     def _drop_unreachable(self) -> None:
         pinned = self.pinned
-        for prefix in list(self.used):
+        for prefix in list(self.known):
             if prefix[0] != self.generation and prefix not in pinned:
-                del self.used[prefix]
+                del self.known[prefix]

@@ -268,8 +268,8 @@ def _sample_log(
 
 
 def prompt_of(length: int, salt: int = 0) -> tuple[int, ...]:
-    """Some tokens; other salts differ from the first token on."""
-    return tuple((7 * i + i * i // 5 + 11 * salt + salt) % VOCAB for i in range(length))
+    """Some tokens; other salts differ from the first token on, or from the second if they are VOCAB apart."""
+    return tuple((7 * i + i * i // 5 + 11 * salt + salt // VOCAB * i) % VOCAB for i in range(length))
 
 
 def greedy(max_tokens: int | None = 8, **others: object) -> SamplingParams:

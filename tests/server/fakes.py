@@ -81,6 +81,7 @@ class FakeFacts:
     kv_memory_reason: str = "as the test wants it"
     sampling: SamplingDefaults = SamplingDefaults()  # noqa: RUF009  (frozen)
     notices: tuple[str, ...] = ()
+    pin_tokens: int = 2048
     policies: Mapping[str, str] = field(
         default_factory=lambda: {"eviction": "lru", "schedule": "lpm", "prefix_index": "radix"}
     )
@@ -102,14 +103,20 @@ def build_fake(facts: FakeFacts | None = None, *, script: bytes | None = None) -
     runner = ScriptedRunner(facts.vocab_size, facts.page_size, facts.capacity_pages)
     runner.script = script
     model = ModelFacts(facts.fingerprint, facts.max_context, facts.vocab_size, (EOS,))
-    config = CacheConfig(page_size=facts.page_size)
+    config = CacheConfig(
+        page_size=facts.page_size,
+        prefix_index=facts.policies["prefix_index"],  # type: ignore[arg-type]
+        eviction_policy=facts.policies["eviction"],  # type: ignore[arg-type]
+    )
     engine = Engine(
         runner,
         PrefixCache(facts.capacity_pages, config),
         SchedulerConfig(),
         model,
         lambda prompt: Detokenizer(tokenizer, prompt),
+        reuse=config.prefix_index != "none",
         curve=HitRateCurve(facts.capacity_pages * facts.page_size, config),
+        pin_tokens=facts.pin_tokens,
         paranoid=True,
     )
     return FakeBuilt(

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,21 +31,10 @@ def ready_url(stderr: IO[str]) -> str:
     raise AssertionError("the server ended before it was ready:\n" + "".join(said))
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [
-        sys.executable,
-        "-m",
-        "sapwood",
-        "serve",
-        "--port",
-        "0",
-        "--ledger",
-        "physical",
-        "--cache-dir",
-        "none",
-    ]
-    command += ["--kv-memory", "256MiB"]
+@contextmanager
+def serving_default_model(*flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that serves the default model, and its address."""
+    command = [sys.executable, "-m", "sapwood", "serve", "--port", "0", "--cache-dir", "none", *flags]
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     started = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -61,6 +51,12 @@ def process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     assert started.stdout.read() == ""
     started.stdout.close()
     started.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with serving_default_model("--ledger", "physical", "--kv-memory", "256MiB") as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +188,22 @@ def test_flush_makes_the_next_request_cold(client: openai.OpenAI, http: httpx.Cl
     assert http.post("/flush_cache").json()["flushed_tokens"] >= 40
     usage: Any = client.completions.create(model=MODEL, prompt=prompt, max_tokens=1).usage
     assert usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_scores_do_not_depend_on_what_was_asked_before(client: openai.OpenAI) -> None:
+    """LP-01. Twenty overlapping prompts, scored in two orders with the cache on."""
+    prompts = [tokens(7, 10 + i) for i in range(0, 40, 2)]
+
+    def scores(prompt: list[int]) -> list[float | None]:
+        answer: Any = client.completions.create(
+            model=MODEL, prompt=prompt, max_tokens=0, logprobs=1, echo=True
+        )
+        listed: list[float | None] = answer.choices[0].logprobs.token_logprobs
+        return listed
+
+    upwards = [scores(prompt) for prompt in prompts]
+    downwards = [scores(prompt) for prompt in reversed(prompts)]
+    assert upwards == downwards[::-1]
+    for prompt, listed in zip(prompts, upwards, strict=True):
+        assert len(listed) == len(prompt)
+        assert listed == upwards[-1][: len(prompt)]

@@ -6,43 +6,35 @@ The orders are those of SGLang's policies of the same names. How leaves are file
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Protocol, TypeVar
 
+from sapwood.cache.leaf_heap import Filed, SortKey
 from sapwood.cache.retention import Retention
-
-if TYPE_CHECKING:
-    from sapwood.cache.leaf_heap import LeafHeap
-
-SortKey: TypeAlias = tuple[float, ...]
-"""Compared as tuples are; the smallest is evicted first."""
 
 _PROTECTED_HITS = 2
 
 
-class Evictable(Protocol):
+class Evictable(Filed, Protocol):
     """A leaf as policies and orders see it. Lookups change none of this."""
 
     created: int
-    """When its first page was committed, on the index's own counter."""
+    """When the lease that committed its pages began, on the index's own counter."""
     used: int
     """When a lease last began or ended here, on the same counter."""
     hits: int
-    """Leases that have used it, the one that filled it included."""
+    """Leases that have read or filled it, from the first one on."""
     idle_since: float
     """When the last lease on it ended, in seconds of the caller's clock."""
     retention: Retention | None
     """What a request asked for."""
-    rank: SortKey
-    """The sort key that it is filed under."""
-    heap: LeafHeap[Any] | None
-    """Where it is filed; None when it is not evictable."""
-    place: int
-    """Its place in that heap."""
 
     @property
     def depth(self) -> int:
         """Pages from the root to its end."""
         ...
+
+
+LeafT = TypeVar("LeafT", bound=Evictable)
 
 
 class EvictionPolicy(Protocol):

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Collection
-from typing import Generic, Protocol
+from typing import Any, Generic, Protocol
 
+from sapwood.cache.density_order import DensityOrder
 from sapwood.cache.evict import (
     EvictionPolicy,
     Fifo,
     Filo,
+    LeafT,
     Lfu,
     Lru,
     Mru,
     Priority,
     Slru,
 )
-from sapwood.cache.hit_density import DensityOrder
-from sapwood.cache.leaf_heap import LeafHeap, LeafT
+from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import BooksError
 
@@ -31,10 +31,20 @@ class LeafOrder(Protocol[LeafT]):
 
     def __len__(self) -> int: ...
 
+    def __bool__(self) -> bool: ...
+
     def add(self, leaf: LeafT) -> None: ...
+
+    def remove(self, leaf: LeafT) -> None:
+        """Take out a leaf that is here."""
+        ...
 
     def first(self) -> LeafT:
         """Who goes next; it stays. Raises BooksError if there is none."""
+        ...
+
+    def alike(self, one: LeafT, other: LeafT) -> bool:
+        """Whether two that were last used by the same lease are worth the same, now and later."""
         ...
 
     def began_idle(self, leaf: LeafT, pages: int) -> None:
@@ -54,8 +64,11 @@ class KeyOrder(LeafHeap[LeafT]):
     __slots__ = ("now",)
 
     def __init__(self, policy: EvictionPolicy) -> None:
-        super().__init__(policy)
+        super().__init__(policy.key)
         self.now = 0.0
+
+    def alike(self, one: LeafT, other: LeafT) -> bool:
+        return self._key(one) == self._key(other)
 
     def began_idle(self, leaf: LeafT, pages: int) -> None:
         pass
@@ -64,14 +77,27 @@ class KeyOrder(LeafHeap[LeafT]):
         pass
 
 
+class _Expiry(Generic[LeafT]):
+    """When the retention of a leaf ends."""
+
+    __slots__ = ("at", "heap", "leaf", "place", "rank")
+
+    def __init__(self, leaf: LeafT, at: float) -> None:
+        self.leaf = leaf
+        self.at = at
+        self.rank: SortKey = ()
+        self.heap: LeafHeap[Any] | None = None
+        self.place = 0
+
+
 class EvictionOrder(Generic[LeafT]):
     """Leaves under a retention that holds go last, the lowest priority first; the policy orders the others."""
 
     def __init__(self, plain: LeafOrder[LeafT]) -> None:
         self._plain = plain
-        self._retained: LeafHeap[LeafT] = LeafHeap(Priority())
-        self._ends: list[tuple[float, int, LeafT]] = []
-        self._filed_end: dict[LeafT, float] = {}
+        self._retained: LeafHeap[LeafT] = LeafHeap(Priority().key)
+        self._expiries: LeafHeap[_Expiry[LeafT]] = LeafHeap(lambda expiry: (expiry.at,))
+        self._expiry_of: dict[LeafT, _Expiry[LeafT]] = {}
 
     def __len__(self) -> int:
         return len(self._plain) + len(self._retained)
@@ -79,32 +105,37 @@ class EvictionOrder(Generic[LeafT]):
     def advance(self, now: float) -> None:
         """Leaves whose retention has ended are ordered like all others from now on."""
         self._plain.now = now
-        while self._ends and self._ends[0][0] <= now:
-            end, _, leaf = heapq.heappop(self._ends)
-            if self._filed_end.get(leaf) == end:
-                del self._filed_end[leaf]
-            if leaf.heap is self._retained:
-                self.remove(leaf)
-                self.add(leaf)
+        while self._expiries and (expiry := self._expiries.first()).at <= now:
+            self.remove(expiry.leaf)
+            self.add(expiry.leaf)
 
     def add(self, leaf: LeafT) -> None:
-        retention = leaf.retention
-        if retention is not None and not retention.holds(self._plain.now):
-            retention = leaf.retention = None
-        if retention is None:
+        if leaf.retention is not None and not leaf.retention.holds(self._plain.now):
+            leaf.retention = None
+        if leaf.retention is None:
             self._plain.add(leaf)
-        else:
-            self._retained.add(leaf)
-            self._file_end(leaf, retention.until)
+            return
+        self._retained.add(leaf)
+        if leaf.retention.until < math.inf:
+            expiry = self._expiry_of[leaf] = _Expiry(leaf, leaf.retention.until)
+            self._expiries.add(expiry)
 
     def first(self) -> LeafT:
         """Who goes next; it stays. Raises BooksError if there is none."""
-        return self._plain.first() if len(self._plain) or not len(self._retained) else self._retained.first()
+        return self._plain.first() if self._plain or not self._retained else self._retained.first()
 
     def remove(self, leaf: LeafT) -> None:
         """Take out a leaf wherever it is; one that is not evictable is left alone."""
-        if leaf.heap is not None:
-            leaf.heap.remove(leaf)
+        if leaf.heap is self._retained:
+            self._retained.remove(leaf)
+            if leaf in self._expiry_of:
+                self._expiries.remove(self._expiry_of.pop(leaf))
+        elif leaf.heap is not None:
+            self._plain.remove(leaf)
+
+    def alike(self, one: LeafT, other: LeafT) -> bool:
+        """Whether two that were last used by the same lease would go one after the other, now and later."""
+        return one.retention == other.retention and self._plain.alike(one, other)
 
     def began_idle(self, leaf: LeafT, pages: int) -> None:
         self._plain.began_idle(leaf, pages)
@@ -116,17 +147,17 @@ class EvictionOrder(Generic[LeafT]):
         """Raises BooksError unless exactly the expected leaves are here, each in place and under its key."""
         self._plain.check()
         self._retained.check()
+        self._expiries.check()
         for leaf in expected:
             if leaf.heap is None:
                 raise BooksError(f"{leaf} can be evicted and is missing from the eviction order")
         if len(expected) != len(self):
             raise BooksError(f"{len(self)} leaves are in the eviction order, {len(expected)} are evictable")
-
-    def _file_end(self, leaf: LeafT, end: float) -> None:
-        # Once for each leaf and end, so that leaves that come and go do not pile up.
-        if end < math.inf and self._filed_end.get(leaf) != end:
-            self._filed_end[leaf] = end
-            heapq.heappush(self._ends, (end, id(leaf), leaf))
+        ending = {leaf for leaf in self._retained if leaf.retention and leaf.retention.until < math.inf}
+        if ending != self._expiry_of.keys() or len(ending) != len(self._expiries):
+            raise BooksError(
+                f"{len(self._expiries)} retentions are to end; {len(ending)} leaves have one that ends"
+            )
 
 
 def eviction_order(config: CacheConfig, capacity: int) -> EvictionOrder[LeafT]:

@@ -23,7 +23,7 @@ class Ghosts:
         self._most_tokens = GHOST_POOLS * capacity * page_size
         self._nodes = 0
         self._tokens = 0
-        self._leaves: LeafHeap[Node] = LeafHeap(Lru())
+        self._leaves: LeafHeap[Node] = LeafHeap(Lru().key)
 
     @property
     def over(self) -> bool:

@@ -1,6 +1,6 @@
 """Under which name tokens are looked up, and how two stretches of tokens are compared.
 
-Comparisons run in numpy, never in a Python loop over tokens: 32k equal tokens are four slice comparisons.
+Comparisons run in C, never in a Python loop over tokens.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ PageIds: TypeAlias = NDArray[np.int32]
 PageKey: TypeAlias = int | bytes
 """All tokens of one page as a dictionary key: the token itself when a page holds one, else their bytes."""
 
+_TOKEN_BYTES = 4
 _FIRST_STRIDE = 64
 _STRIDE_GROWTH = 8
 
@@ -44,6 +45,36 @@ def page_key(tokens: Tokens, at: int, page_size: int) -> PageKey:
     if page_size == 1:
         return int(tokens[at])
     return tokens[at : at + page_size].tobytes()
+
+
+class Query:
+    """Tokens to be looked up, laid out for it by one copy of their bytes.
+
+    So a page becomes a key without a numpy scalar in between, and a whole edge is compared by one memcmp: where
+    a path has many edges, numpy's cost for each call would be most of a lookup.
+    """
+
+    __slots__ = ("_bytes", "_ids", "_page_size", "tokens")
+
+    def __init__(self, tokens: Tokens, page_size: int) -> None:
+        self.tokens = tokens
+        self._page_size = page_size
+        self._bytes = tokens.tobytes()
+        self._ids = memoryview(self._bytes).cast("i")
+
+    def key(self, at: int) -> PageKey:
+        """The page that starts at token `at`, as `page_key` gives it."""
+        if self._page_size == 1:
+            return self._ids[at]
+        return self._bytes[at * _TOKEN_BYTES : (at + self._page_size) * _TOKEN_BYTES]
+
+    def goes_on_with(self, run: Tokens, at: int) -> bool:
+        """Whether all of a contiguous run follows from token `at` on."""
+        return self._bytes.startswith(run.data, at * _TOKEN_BYTES)
+
+    def shared_with(self, run: Tokens, at: int) -> int:
+        """How many tokens from `at` on are those that the run begins with."""
+        return common_prefix(run, self.tokens[at:])
 
 
 def common_prefix(a: Tokens, b: Tokens) -> int:

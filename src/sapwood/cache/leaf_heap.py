@@ -2,51 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from sapwood.cache.evict import Evictable, EvictionPolicy
 from sapwood.errors import BooksError
 
-LeafT = TypeVar("LeafT", bound=Evictable)
+SortKey: TypeAlias = tuple[float, ...]
+"""Compared as tuples are; the smallest is evicted first."""
 
 
-class LeafHeap(Generic[LeafT]):
+class Filed(Protocol):
+    """What can be in a heap. It belongs to one at most; only the heap writes these."""
+
+    rank: SortKey
+    """The sort key that it is filed under."""
+    heap: LeafHeap[Any] | None
+    """Where it is filed, if it is."""
+    place: int
+    """Its place there."""
+
+
+FiledT = TypeVar("FiledT", bound=Filed)
+
+
+class LeafHeap(Generic[FiledT]):
     """A binary heap in which every leaf knows its place, and the heap that it is in.
 
     So a leaf is added or removed in O(log leaves) at worst, and nothing outdated is ever left behind: no lazy
-    deletion, no rebuild, no growth beyond the leaves. A leaf is in one heap at most.
+    deletion, no rebuild, no growth beyond the leaves.
     """
 
-    __slots__ = ("_heap", "_policy")
+    __slots__ = ("_key", "_leaves")
 
-    def __init__(self, policy: EvictionPolicy) -> None:
-        self._policy = policy
-        self._heap: list[LeafT] = []
+    def __init__(self, key: Callable[[FiledT], SortKey]) -> None:
+        self._key = key
+        self._leaves: list[FiledT] = []
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._leaves)
 
-    def __iter__(self) -> Iterator[LeafT]:
-        return iter(self._heap)
+    def __bool__(self) -> bool:
+        return bool(self._leaves)
 
-    def add(self, leaf: LeafT) -> None:
-        leaf.rank = self._policy.key(leaf)
+    def __iter__(self) -> Iterator[FiledT]:
+        return iter(self._leaves)
+
+    def add(self, leaf: FiledT) -> None:
+        leaf.rank = self._key(leaf)
         leaf.heap = self
-        self._heap.append(leaf)
-        self._rise(leaf, len(self._heap) - 1)
+        self._leaves.append(leaf)
+        self._rise(leaf, len(self._leaves) - 1)
 
-    def first(self) -> LeafT:
+    def first(self) -> FiledT:
         """The leaf with the smallest key; it stays. Raises BooksError if there is none."""
-        if not self._heap:
+        if not self._leaves:
             raise BooksError("a leaf is to be evicted and none is evictable")
-        return self._heap[0]
+        return self._leaves[0]
 
-    def remove(self, leaf: LeafT) -> None:
+    def remove(self, leaf: FiledT) -> None:
         """Take out a leaf that is here, wherever it is."""
         place = leaf.place
         leaf.heap = None
-        last = self._heap.pop()
+        last = self._leaves.pop()
         if last is leaf:
             return
         if last.rank < leaf.rank:
@@ -56,34 +73,34 @@ class LeafHeap(Generic[LeafT]):
 
     def check(self) -> None:
         """Raises BooksError unless each leaf is in place and under its key."""
-        for place, leaf in enumerate(self._heap):
+        for place, leaf in enumerate(self._leaves):
             if leaf.heap is not self or leaf.place != place:
                 raise BooksError(f"{leaf} is at place {place} of a heap and says otherwise ({leaf.place})")
-            if leaf.rank != self._policy.key(leaf):
-                raise BooksError(f"{leaf} is filed under {leaf.rank}, not under {self._policy.key(leaf)}")
-            if self._heap[(place - 1) // 2 if place else 0].rank > leaf.rank:
+            if leaf.rank != self._key(leaf):
+                raise BooksError(f"{leaf} is filed under {leaf.rank}, not under {self._key(leaf)}")
+            if self._leaves[(place - 1) // 2 if place else 0].rank > leaf.rank:
                 raise BooksError(f"{leaf} stands below a leaf that is to be evicted after it")
 
-    def _rise(self, leaf: LeafT, place: int) -> None:
+    def _rise(self, leaf: FiledT, place: int) -> None:
         while place > 0:
-            above = self._heap[(place - 1) // 2]
+            above = self._leaves[(place - 1) // 2]
             if above.rank <= leaf.rank:
                 break
             self._put(above, place)
             place = (place - 1) // 2
         self._put(leaf, place)
 
-    def _sink(self, leaf: LeafT, place: int) -> None:
-        heap, end = self._heap, len(self._heap)
+    def _sink(self, leaf: FiledT, place: int) -> None:
+        leaves, end = self._leaves, len(self._leaves)
         while (below := 2 * place + 1) < end:
-            if below + 1 < end and heap[below + 1].rank < heap[below].rank:
+            if below + 1 < end and leaves[below + 1].rank < leaves[below].rank:
                 below += 1
-            if leaf.rank <= heap[below].rank:
+            if leaf.rank <= leaves[below].rank:
                 break
-            self._put(heap[below], place)
+            self._put(leaves[below], place)
             place = below
         self._put(leaf, place)
 
-    def _put(self, leaf: LeafT, place: int) -> None:
-        self._heap[place] = leaf
+    def _put(self, leaf: FiledT, place: int) -> None:
+        self._leaves[place] = leaf
         leaf.place = place

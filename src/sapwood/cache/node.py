@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sapwood.cache.evict import SortKey
-from sapwood.cache.hit_density import class_of
 from sapwood.cache.keys import Namespace, PageIds, PageKey, Tokens, page_key
-from sapwood.cache.leaf_heap import LeafHeap
+from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.retention import Retention
 from sapwood.cache.runs import IntRun
 
@@ -30,9 +28,9 @@ class Node:
     Attributes:
         start: pages from the root to the beginning of this run.
         living: children that have pages.
-        created, used: when its first page was committed, when a lease last began or ended here; on the
-            index's own counter.
-        hits: leases that have used it, the one that filled it included.
+        created, used: when the lease that committed its pages began, when a lease last began or ended here;
+            on the index's own counter.
+        hits: leases that have read or filled it, from the first one on; evictions in between change nothing.
         idle_since, evicted_at: when the last lease ended, when its last page was taken, in seconds of the
             caller's clock.
         retention: how much longer than others it is to be kept, if someone asked for that.
@@ -141,10 +139,6 @@ class Node:
         self.key, self.parent, self.start = chain[0].key, chain[0].parent, chain[0].start
         if self.parent is not None:
             self.parent.children[self.key] = self
-
-    def is_like(self, other: Node) -> bool:
-        """Whether eviction would treat both alike, so that they may become one."""
-        return class_of(self.hits) == class_of(other.hits) and self.retention == other.retention
 
     def subtree(self) -> Iterator[Node]:
         """This node and all below, parents first."""

@@ -9,7 +9,6 @@ deep as a prompt is long.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,29 +20,19 @@ from sapwood.cache.keys import Namespace, PageIds, Tokens, common_prefix, page_k
 from sapwood.cache.node import Node, Root
 from sapwood.cache.retention import Retention, stronger
 from sapwood.cache.runs import IntRun
+from sapwood.cache.walk import Path, trace, walk
 from sapwood.config import CacheConfig
 from sapwood.errors import BooksError
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """What a walk down the tree found."""
-
-    nodes: Sequence[Node]
-    """From the first below the start; all match to their end, except perhaps the last."""
-    pages: int
-    """Pages matched in all, ghosts left out."""
-    inside: int | None
-    """Pages matched of the last node, if the match ends inside it."""
 
 
 class RadixCursor:
     """Stands at the end of `node`, never inside; holds one pin on every node from there up to the root."""
 
-    __slots__ = ("_index", "node", "pages", "root")
+    __slots__ = ("_index", "began", "node", "pages", "root")
 
-    def __init__(self, index: RadixIndex, root: Root) -> None:
+    def __init__(self, index: RadixIndex, root: Root, began: int) -> None:
         self._index = index
+        self.began = began
         self.root = root
         self.node: Node = root
         self.pages = 0
@@ -80,6 +69,7 @@ class RadixIndex:
         self.roots: dict[Namespace, Root] = {}
         self.ghosts = Ghosts(capacity, config.page_size)
         self.order: EvictionOrder[Node] = eviction_order(config, capacity)
+        self._trimmed: Node | None = None
         self._flushed: set[Root] = set()
         self._clock = 0.0
         self._count = 0
@@ -90,17 +80,17 @@ class RadixIndex:
 
     def match(self, namespace: Namespace, tokens: Tokens) -> int:
         root = self.roots.get(namespace)
-        return 0 if root is None else self._walk(root, tokens).pages
+        return 0 if root is None else walk(root, tokens).pages
 
     def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:
         root = self.roots.get(namespace)
         if root is None:
             return Trace(0, 0, branches=False, evicted_at=None)
-        return self._trace(root, tokens, self._walk(root, tokens).pages)
+        return trace(root, tokens)
 
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         root = self.roots.get(namespace)
-        path = Path((), 0, None) if root is None else self._walk(root, tokens)
+        path = Path((), 0, None) if root is None else walk(root, tokens)
         count = sum(node.pages.size for node in path.nodes if node.pins == 0)
         if path.inside is not None and path.nodes[-1].pins == 0:
             # The rest of that edge is not part of the match.
@@ -113,10 +103,11 @@ class RadixIndex:
             root = self.roots[namespace] = Root(namespace, np.empty(0, dtype=np.int32), self.page_size)
         root.pins += 1
         self._count += 1
-        cursor = RadixCursor(self, root)
-        path = self._walk(root, tokens)
+        cursor = RadixCursor(self, root, self._count)
+        path = walk(root, tokens)
         self._advance(cursor, path)
         self._recall(cursor.node, tokens[path.pages * self.page_size :])
+        self._forget_surplus()
         return cursor
 
     def extend(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> PageIds:
@@ -125,19 +116,22 @@ class RadixIndex:
             return pages[:0]
         kept: list[PageIds] = []
         if cursor.node.living:
-            path = self._walk(cursor.node, tokens)
+            path = walk(cursor.node, tokens)
             kept = [node.pages.view for node in self._advance(cursor, path)]
             tokens, pages = tokens[path.pages * self.page_size :], pages[path.pages :]
         rest = pages
         if cursor.node.children:
             filled = self._fill_ghosts(cursor, tokens, pages)
             tokens, rest = tokens[filled * self.page_size :], pages[filled:]
+            self._forget_surplus()
         if len(rest):
             self._store(cursor, tokens, rest)
         return _concatenated([*kept, pages]) if kept else pages
 
     def retain(self, cursor: RadixCursor, start: int, end: int, retention: Retention) -> None:
         """Ask for pages start .. end-1 of the cursor's path. See Cursor.retain."""
+        if not retention.holds(self._clock):
+            return
         for node in cursor.path():
             first, last = max(start, node.start), min(end, node.depth)
             if first >= last:
@@ -171,6 +165,9 @@ class RadixIndex:
         while missing > 0:
             leaf = self.order.first()
             self.touched += 1
+            if leaf is not self._trimmed:
+                self._cut_ghost_off()
+                self._trimmed = leaf
             freed.append(leaf.trim(missing))
             leaf.evicted_at = self._clock
             missing -= len(freed[-1])
@@ -188,11 +185,13 @@ class RadixIndex:
                 if node.pins == 0 and node.parent is not None:
                     freed.append(node.pages.view)
                     self._unlink(node)
-                    self.order.remove(node)
                     if node.is_ghost:
                         self.ghosts.remove(node)
+                    else:
+                        self.order.remove(node)
         self._flushed.update(root for root in self.roots.values() if root.pins)
         self.roots = {}
+        self._trimmed = None
         self.pages = self.leased
         return _concatenated(freed)
 
@@ -204,43 +203,6 @@ class RadixIndex:
                 raise BooksError(f"the tree says {name} = {says}; a recount gives {is_so}")
         self.order.check(found.evictable)
         self.ghosts.check(found.ghosts)
-
-    # ---- finding -------------------------------------------------------------------------------------------
-
-    def _walk(self, start: Node, tokens: Tokens) -> Path:
-        size, end = self.page_size, len(tokens) - self.page_size
-        nodes: list[Node] = []
-        node, at = start, 0
-        while at <= end:
-            child = node.children.get(page_key(tokens, at, size))
-            if child is None or child.is_ghost:
-                break
-            shared = min(common_prefix(child.tokens.view, tokens[at:]) // size, child.pages.size)
-            nodes.append(child)
-            at += shared * size
-            if shared < child.length:
-                return Path(nodes, at // size, shared)
-            node = child
-        return Path(nodes, at // size, None)
-
-    def _trace(self, root: Root, tokens: Tokens, cached: int) -> Trace:
-        """Walk on through ghosts, which the match does not."""
-        size, end = self.page_size, len(tokens) - self.page_size
-        node: Node = root
-        at, inside, evicted_at = 0, False, None
-        while at <= end and not inside:
-            child = node.children.get(page_key(tokens, at, size))
-            if child is None:
-                break
-            shared = common_prefix(child.tokens.view, tokens[at:]) // size
-            if evicted_at is None and child.pages.size < shared:
-                evicted_at = child.evicted_at
-            at += shared * size
-            inside = shared < child.length
-            node = child
-        return Trace(
-            cached, at // size, branches=at > 0 and (inside or bool(node.children)), evicted_at=evicted_at
-        )
 
     # ---- pinning -------------------------------------------------------------------------------------------
 
@@ -278,12 +240,9 @@ class RadixIndex:
     # ---- ghosts --------------------------------------------------------------------------------------------
 
     def _recall(self, node: Node, tokens: Tokens) -> None:
-        """Ghosts that a new lease would have hit: they count as used, so the past of a prefix outlives its KV."""
+        """Ghosts that a new lease may fill are not to be forgotten by what is evicted for it."""
         for ghost in self._ghosts_along(node, tokens):
-            self.order.reused(ghost, ghost.length)
-            ghost.hits += 1
             ghost.used = self._count
-            ghost.idle_since = self._clock
             if not ghost.children:
                 self.ghosts.keep(ghost)
                 self.ghosts.offer(ghost)
@@ -301,12 +260,17 @@ class RadixIndex:
             tokens = tokens[shared * size :]
 
     def _fill_ghosts(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> int:
-        """Give the ghosts that follow their pages back. Returns how many pages they took."""
+        """Give the ghosts that follow their pages back, so that the past of a prefix outlives its KV.
+
+        Returns how many pages they took.
+        """
         filled = 0
         for ghost in self._ghosts_along(cursor.node, tokens):
             self.ghosts.remove(ghost)
+            self.order.reused(ghost, ghost.length)
             ghost.pages = IntRun(pages[filled : filled + ghost.length])
-            ghost.pins, ghost.created, ghost.used = 1, self._count, self._count
+            ghost.hits += 1
+            ghost.pins, ghost.created, ghost.used = 1, cursor.began, self._count
             assert ghost.parent is not None
             ghost.parent.living += 1
             filled += ghost.length
@@ -314,7 +278,14 @@ class RadixIndex:
         self._took(cursor, filled)
         return filled
 
+    def _cut_ghost_off(self) -> None:
+        """Another leaf is trimmed now: what was taken off the last one becomes a ghost that is counted."""
+        node, self._trimmed = self._trimmed, None
+        if node is not None and 0 < node.pages.size < node.length:
+            self._offer(self._split(node, node.pages.size))
+
     def _became_ghost(self, leaf: Node) -> None:
+        self._trimmed = None
         self.order.remove(leaf)
         assert leaf.parent is not None
         leaf.parent.living -= 1
@@ -338,15 +309,15 @@ class RadixIndex:
 
     def _store(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> None:
         node = cursor.node
-        if node.parent is not None and node.pins == node.hits == 1 and not node.children:
-            node.append(
-                tokens, pages
-            )  # only this lease has ever used the leaf, so its edge may grow under it
+        # Only this lease has ever used such a leaf, so its edge may grow under it.
+        is_own = node.pins == node.hits == 1 and not node.children and node.parent is not None
+        if is_own and node.retention is None:
+            node.append(tokens, pages)
         else:
             child = Node(
                 node, page_key(tokens, 0, self.page_size), IntRun(tokens), IntRun(pages), self.page_size
             )
-            child.pins, child.created, child.used = 1, self._count, self._count
+            child.pins, child.created, child.used = 1, cursor.began, self._count
             node.children[child.key] = cursor.node = child
             node.living += 1
         self._took(cursor, len(pages))
@@ -386,12 +357,16 @@ class RadixIndex:
         while node.parent is not None:
             above = []
             top = node.parent
-            while top.parent is not None and _is_one_run(top, node):
+            while top.parent is not None and self._is_one_run(top, node):
                 above.append(top)
                 top = top.parent
             if above:
                 node.absorb(above)
             node = top
+
+    def _is_one_run(self, upper: Node, lower: Node) -> bool:
+        # With equal pins and no other child, no lease ends between the two.
+        return len(upper.children) == 1 and upper.pins == lower.pins and self.order.alike(upper, lower)
 
     def _free_unpinned(self, path: Iterable[Node], root: Root) -> PageIds:
         """After a flush nothing can be found again, so what the last lease leaves is freed at once."""
@@ -402,11 +377,6 @@ class RadixIndex:
         if root.pins == 0:
             self._flushed.discard(root)
         return _concatenated([node.pages.view for node in gone])
-
-
-def _is_one_run(upper: Node, lower: Node) -> bool:
-    # With equal pins and no other child, no lease ends between the two.
-    return len(upper.children) == 1 and upper.pins == lower.pins and upper.is_like(lower)
 
 
 def _concatenated(parts: Sequence[PageIds]) -> PageIds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sapwood.chat.body import at, clean_text, read_json, shown
 from sapwood.chat.detok import Detokenizer
-from sapwood.chat.encode import encode_conversation, encode_prompt
+from sapwood.chat.encode import encode_continuation, encode_conversation, encode_prompt
 from sapwood.chat.messages import Conversation, Message
 from sapwood.chat.openai import (
     CompletionCall,
@@ -27,6 +27,8 @@ from sapwood.chat.openai_render import (
     Render,
     usage_json,
 )
+from sapwood.chat.pin import PinCall, parse_pin
+from sapwood.chat.places import Place, place_in_conversation, place_in_prompt
 from sapwood.chat.sse import DONE, KEEP_ALIVE, SseReader, encode_event
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer, TokenizerFacts
@@ -48,6 +50,8 @@ __all__ = [
     "Json",
     "Message",
     "Options",
+    "PinCall",
+    "Place",
     "Render",
     "SseReader",
     "Tokenizer",
@@ -55,13 +59,17 @@ __all__ = [
     "at",
     "check_tokens",
     "clean_text",
+    "encode_continuation",
     "encode_conversation",
     "encode_event",
     "encode_prompt",
     "parse_chat",
     "parse_completion",
     "parse_conversation",
+    "parse_pin",
     "parse_prompt",
+    "place_in_conversation",
+    "place_in_prompt",
     "read_json",
     "shown",
     "usage_json",

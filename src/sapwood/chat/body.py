@@ -152,6 +152,8 @@ def _explain(error: ValidationError) -> RequestError:
     first = error.errors(include_url=False)[0]
     path = _path(first["loc"])
     kind, value = first["type"], shown(first.get("input"))
+    if kind in ("too_short", "too_long") and isinstance(first.get("input"), str):
+        kind = f"string_{kind}"  # pydantic's word for a length checked after one of our own checks
     if kind == "missing":
         return RequestError(f"{path!r} is required", param=path, code="missing_required_parameter")
     if kind == "string_unicode":

@@ -31,11 +31,18 @@ def encode_prompt(
     return tuple(tokens)
 
 
+def encode_continuation(tokenizer: Tokenizer, text: str | Sequence[int]) -> tuple[int, ...]:
+    """Token ids of a text that follows other tokens, which stay as they are; it may be empty."""
+    if not isinstance(text, str):
+        return tuple(text)
+    return tuple(tokenizer.encode(text, special=True, continues=True))
+
+
 def encode_conversation(
     tokenizer: Tokenizer, template: ChatTemplate, conversation: Conversation
 ) -> tuple[int, ...]:
     """Token ids of a conversation. Raises RequestError where the model's template refuses it."""
-    ids = encode_segments(tokenizer, _rendered(template, conversation))
+    ids = encode_segments(tokenizer, render_conversation(template, conversation))
     if not ids:
         raise RequestError("the chat template renders these messages to nothing", param="messages")
     return tuple(ids)
@@ -49,7 +56,9 @@ def encode_segments(tokenizer: Tokenizer, segments: Iterable[Segment]) -> list[i
     return ids
 
 
-def _rendered(template: ChatTemplate, conversation: Conversation) -> list[Segment]:
+def render_conversation(template: ChatTemplate, conversation: Conversation) -> list[Segment]:
+    """A conversation as its model's template writes it. Raises RequestError where it refuses."""
+
     def render(messages: Sequence[Mapping[str, str]]) -> list[Segment]:
         return template.render(
             messages,

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
+from sapwood.chat.retention import FIELD, MOST, parse_retention
 from sapwood.chat.template_kwargs import check_template_kwargs
 from sapwood.chat.unsupported import (
     CHAT_REFUSED,
@@ -27,7 +28,7 @@ from sapwood.chat.unsupported import (
     unknown,
 )
 from sapwood.errors import RequestError
-from sapwood.types import SamplingDefaults, SamplingParams, Scope
+from sapwood.types import Retain, SamplingDefaults, SamplingParams, Scope
 
 Prompt = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
@@ -41,6 +42,7 @@ MAX_MESSAGES = 16_384
 MAX_PARTS = 4096
 LONGEST: Mapping[str, int] = MappingProxyType(
     {
+        FIELD: MOST,
         "chat_template_kwargs": 64,
         "logit_bias": 4096,
         "messages": MAX_MESSAGES,
@@ -60,6 +62,7 @@ class Options:
     params: SamplingParams
     scope: Scope
     priority: int
+    retain: tuple[Retain, ...]
     stream: bool
     include_usage: bool
     ignored: tuple[str, ...]
@@ -113,6 +116,7 @@ class _Fields(Body):
     stream_options: StreamOptions | None = None
     cache_salt: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     priority: Integer | None = None
+    cache_retention: Any = None
 
 
 class CompletionBody(_Fields):
@@ -320,6 +324,7 @@ def _options(body: _Fields, params: SamplingParams, ignored: tuple[str, ...]) ->
         params=params,
         scope=Scope(salt=body.cache_salt or ""),
         priority=body.priority or 0,
+        retain=parse_retention(body.cache_retention),
         stream=stream,
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
         ignored=ignored,

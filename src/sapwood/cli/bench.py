@@ -22,9 +22,10 @@ _GO_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "--against": _OF_SERVE,
         "--ours": _OF_SERVE,
         "--llama-server": _OF_SERVE,
-        "--cases": _OF_SERVE,
+        "--cases": ("serve", "cache"),
         "--pairs": _OF_SERVE,
         "--threads": ("serve", "kernels"),
+        "--trace": ("cache",),
     }
 )
 """Flags that not every suite has."""
@@ -65,7 +66,21 @@ def bench(
     ] = None,
     cases: Annotated[
         str | None,
-        typer.Option("--cases", metavar="A,B", help="serve: only these cases.", parser=filled("--cases")),
+        typer.Option(
+            "--cases",
+            metavar="A,B",
+            help="serve, cache: only these cases; a wrong one is answered with all there are.",
+            parser=filled("--cases"),
+        ),
+    ] = None,
+    trace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="cache: replay this one, in Mooncake's format; may be repeated.",
+            parser=filled("--trace"),
+        ),
     ] = None,
     pairs: Annotated[
         int | None,
@@ -105,12 +120,13 @@ def bench(
         "--threads": threads,
         "--out": out,
     }
-    given = {flag: value for flag, value in values.items() if value is not None}
-    for flag in given:
+    given = [(flag, value) for flag, value in values.items() if value is not None]
+    given += [("--trace", file) for file in trace or ()]
+    for flag, _ in given:
         if suite not in _GO_WITH.get(flag, SUITES):
             raise UsageError(f"{flag} goes with {' and '.join(_GO_WITH[flag])}, not with {suite}")
     switches = {"--quick": quick, "--full": full, "--json": json}
-    arguments = [suite, *(f"{flag}={value}" for flag, value in given.items())]
+    arguments = [suite, *(f"{flag}={value}" for flag, value in given)]
     arguments += [flag for flag, on in switches.items() if on]
     raise typer.Exit(_harness().main(arguments, called_as=["sapwood", *context.obj]))
 

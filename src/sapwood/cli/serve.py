@@ -16,6 +16,7 @@ from sapwood.cli.flags import (
     filled,
     metavar,
     one_of,
+    real,
     whole,
     words,
 )
@@ -71,7 +72,10 @@ def serve(
     page_size: Annotated[
         int,
         typer.Option(
-            "--page-size", metavar="N", help="Tokens per page.", parser=whole("--page-size", 1, 256)
+            "--page-size",
+            metavar="N",
+            help="Tokens per page; a hit ends at a page's end.",
+            parser=whole("--page-size", 1, 256),
         ),
     ] = CACHE.page_size,
     prefix_index: Annotated[
@@ -79,7 +83,7 @@ def serve(
         typer.Option(
             "--prefix-index",
             metavar=metavar(IndexName),
-            help="none switches reuse off.",
+            help="radix: any length; blocks: whole hashed pages; none: no reuse.",
             parser=one_of("--prefix-index", words(IndexName)),
         ),
     ] = CACHE.prefix_index,
@@ -88,10 +92,19 @@ def serve(
         typer.Option(
             "--eviction-policy",
             metavar=metavar(EvictionName),
-            help="Which prefix gives up its pages first.",
+            help="Which prefix gives up its pages first; default: the one least likely to be used again, for its cost.",
             parser=one_of("--eviction-policy", words(EvictionName)),
         ),
     ] = CACHE.eviction_policy,
+    pin_share: Annotated[
+        float,
+        typer.Option(
+            "--pin-share",
+            metavar="FRACTION",
+            help="Of the pages, how much POST /v1/cache/pins may keep for good.",
+            parser=real("--pin-share", 0, 1),
+        ),
+    ] = CACHE.pin_share,
     schedule_policy: Annotated[
         OrderName,
         typer.Option(
@@ -177,7 +190,12 @@ def serve(
             kv_memory=kv_memory,
             threads=threads,
         ),
-        CacheConfig(page_size=page_size, prefix_index=prefix_index, eviction_policy=eviction_policy),
+        CacheConfig(
+            page_size=page_size,
+            prefix_index=prefix_index,
+            eviction_policy=eviction_policy,
+            pin_share=pin_share,
+        ),
         SchedulerConfig(
             chunk_tokens=chunk_tokens,
             max_running=max_running,

@@ -7,6 +7,8 @@ from sapwood.engine.build import Built, BuiltFacts, build_engine
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Limits, ModelFacts
 from sapwood.engine.loop import EngineLoop
+from sapwood.engine.pinning import PinReport
+from sapwood.engine.pins import Pin
 from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts
 
 __all__ = [
@@ -21,5 +23,7 @@ __all__ = [
     "Limits",
     "ModelFacts",
     "PageCounts",
+    "Pin",
+    "PinReport",
     "build_engine",
 ]

@@ -73,6 +73,7 @@ class Engine:
         pick_seed: Callable[[], int] = _any_seed,
     ) -> None:
         self.cache = cache
+        self.reuse = reuse
         self.model = model
         self.limits = Limits(
             context=min(model.context, config.max_context or model.context),
@@ -128,8 +129,11 @@ class Engine:
         self._stop_samples(answer)
         return [*answer.end("abort"), self._close(answer)]
 
-    def pin(self, pin_id: str, scope: Scope, prompt: tuple[int, ...], now: float) -> Pin:
-        """Hold what is cached of a prompt until `pins.unpin`. Raises RequestError if that is over the budget."""
+    def pin(self, pin_id: str, scope: Scope, prompt: tuple[int, ...], now: float) -> Pin | None:
+        """Hold all whole pages of a prompt until `pins.unpin`; None, and nothing is held, if one is not cached.
+
+        Raises RequestError if that is over the budget.
+        """
         self.cache.advance(now)
         return self.pins.pin(pin_id, self._namespace(scope), np.array(prompt, dtype=np.int32))
 
@@ -149,6 +153,8 @@ class Engine:
             waiting=len(self._answers) - running,
             preemptions=self._scheduler.preemptions,
             evicted_tokens=books.evicted_tokens,
+            pinned_tokens=self.pins.pinned_tokens,
+            pin_budget_tokens=self.pins.budget,
             curve=self._curve.points() if self._curve is not None else (),
         )
 

@@ -22,6 +22,7 @@ from sapwood.cache import Flushed
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Admission
 from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
+from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.stats import EngineStats
 from sapwood.errors import RequestError, SapwoodError, UnavailableError
 from sapwood.types import Event, Finished, Request
@@ -140,6 +141,28 @@ class EngineLoop:
 
     def flush_blocking(self) -> Flushed:
         return self.call(Engine.flush).result()
+
+    def check_pin(self, request: Request) -> None:
+        """What `pin` would refuse by the prompt's length alone. Never waits. Raises as `check`."""
+        check_pin(self._engine, len(request.prompt))
+        self.check(request)
+
+    async def pin(self, pin_id: str, request: Request) -> PinReport:
+        """Keep a prompt's whole pages until `unpin`; `request`, of no new tokens, computes what is missing.
+
+        Raises RequestError (`pin_budget_exceeded` over the budget), UnavailableError if others evict it faster
+        than it can be pinned. Holds nothing then, nor if the task is cancelled.
+        """
+        self.check_pin(request)
+        await asyncio.wrap_future(self.call(lambda engine: engine.pins.check_id(pin_id)))
+        return await pin_prompt(self, pin_id, request, self._clock)
+
+    async def unpin(self, pin_id: str) -> PinReport:
+        """Raises NotFoundError."""
+        return await asyncio.wrap_future(self.call(lambda e: report(e, e.pins.unpin(pin_id))))
+
+    async def pins(self) -> PinReport:
+        return await asyncio.wrap_future(self.call(lambda e: report(e, *e.pins.all())))
 
     def shutdown(self, drain: float = 0.0) -> None:
         """Take no more requests, give those that run `drain` seconds to end, stop the rest, join the thread.
@@ -262,10 +285,21 @@ class EngineLoop:
             case _Abort(request_id, mailbox):
                 self._abort(request_id, mailbox)
             case _Call(function, answer):
-                _answer_call(function, answer, self._engine)
+                self._answer_call(function, answer)
             case _Stop(drain):
                 deadline = self._clock() + drain
                 self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
+
+    def _answer_call(self, function: Callable[[Engine], Any], answer: Future[Any]) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            result = function(self._engine)
+        except Exception as error:
+            answer.set_exception(error)
+        else:
+            self._stats = self._engine.stats()  # Before the answer, as in `_publish`.
+            answer.set_result(result)
 
     def _add(self, admission: Admission, mailbox: Mailbox) -> None:
         try:
@@ -327,15 +361,6 @@ class EngineLoop:
                 command.mailbox.put(_again(reason))
             elif isinstance(command, _Call):
                 command.answer.set_exception(_again(reason))
-
-
-def _answer_call(function: Callable[[Engine], Any], answer: Future[Any], engine: Engine) -> None:
-    if not answer.set_running_or_notify_cancel():
-        return
-    try:
-        answer.set_result(function(engine))
-    except Exception as error:
-        answer.set_exception(error)
 
 
 def _again(error: UnavailableError) -> UnavailableError:

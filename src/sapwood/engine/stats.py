@@ -68,6 +68,9 @@ class EngineStats:
     missed_tokens: Mapping[str, int]
     generated_tokens: int
     evicted_tokens: int
+    pinned_tokens: int
+    pin_budget_tokens: int
+    """Most tokens that pins may hold."""
     pages: PageCounts
     running: int
     """Requests of which a sample is running."""
@@ -120,6 +123,8 @@ class Tally:
         waiting: int,
         preemptions: int,
         evicted_tokens: int,
+        pinned_tokens: int,
+        pin_budget_tokens: int,
         curve: tuple[CurvePoint, ...] = (),
     ) -> EngineStats:
         return EngineStats(
@@ -128,6 +133,8 @@ class Tally:
             missed_tokens=dict(self.missed_tokens),
             generated_tokens=self.generated_tokens,
             evicted_tokens=evicted_tokens,
+            pinned_tokens=pinned_tokens,
+            pin_budget_tokens=pin_budget_tokens,
             pages=pages,
             running=running,
             waiting=waiting,

@@ -17,6 +17,7 @@ from sapwood.server.generate import GenerateEndpoint
 from sapwood.server.guard import Guard
 from sapwood.server.log import RequestLog
 from sapwood.server.openai_routes import prepare_chat, prepare_completion
+from sapwood.server.pins import PinRoutes
 from sapwood.server.ports import Built
 from sapwood.server.slot import Slot
 from sapwood.server.status import StatusRoutes
@@ -32,7 +33,11 @@ def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
         for path, prepare in generating.items()
     ]
     app = Starlette(
-        routes=[*routes, *StatusRoutes(slot, explanations, config).routes()],
+        routes=[
+            *routes,
+            *StatusRoutes(slot, explanations, config).routes(),
+            *PinRoutes(slot, config.max_body_bytes).routes(),
+        ],
         middleware=[Middleware(Guard, log=RequestLog(as_json=config.log_json))],
         exception_handlers={HTTPException: _answer_route_error, SapwoodError: _answer_error},
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 
-from sapwood.chat import Json
+from starlette.concurrency import run_in_threadpool
+
+from sapwood.chat import Json, Place
 from sapwood.errors import NotFoundError
 from sapwood.types import Usage
 
@@ -23,13 +27,26 @@ REASONS = (
 )
 KEPT = 1024
 """Calls that are remembered."""
+PLACES = 16
+"""Prompts of one call whose place of divergence is looked for: it takes text to remember."""
+HERE = "[HERE]"
+"""Marks the place in a text."""
+
+_log = logging.getLogger("sapwood.server")
 
 
 @dataclass(slots=True)
 class _Call:
+    """What is known of a call's prompts, by their index, as far as they were admitted."""
+
     id: str
     usages: dict[int, Usage] = field(default_factory=dict)
-    """By the index of a prompt, as far as they were admitted."""
+    places: dict[int, Place] = field(default_factory=dict)
+    """Where they diverged."""
+    sought: set[int] = field(default_factory=set)
+    """Those whose places were or are being looked for."""
+    pending: set[asyncio.Task[None]] = field(default_factory=set)
+    """Looking."""
 
 
 class Explanations:
@@ -46,8 +63,28 @@ class Explanations:
         while len(self._calls) > self._kept:
             self._calls.popitem(last=False)
 
+    def look_for(self, call: str, prompt: int, find: Callable[[], Place]) -> None:
+        """Have the place where a noted prompt diverged found in a worker thread, once."""
+        entry = self._calls[_key(call)]
+        if prompt in entry.sought or prompt >= PLACES:
+            return
+        entry.sought.add(prompt)
+        task = asyncio.create_task(_keep(entry, prompt, find))
+        entry.pending.add(task)
+        task.add_done_callback(entry.pending.discard)
+
+    async def settled(self, id: str) -> Json:
+        """`get`, when all places that are being looked for have been found."""
+        entry = self._find(id)
+        if entry.pending:
+            await asyncio.wait(entry.pending)
+        return self._told(entry)
+
     def get(self, id: str) -> Json:
         """The explanation of a call. Raises NotFoundError for one that was never admitted, or is forgotten."""
+        return self._told(self._find(id))
+
+    def _find(self, id: str) -> _Call:
         entry = self._calls.get(_key(id))
         if entry is None or id not in (entry.id, f"req-{_key(id)}"):
             raise NotFoundError(
@@ -55,10 +92,14 @@ class Explanations:
                 param="id",
                 code="request_not_found",
             )
-        explained = {"id": entry.id, **_explained(entry.usages.values())}
+        return entry
+
+    def _told(self, entry: _Call) -> Json:
+        explained = {"id": entry.id, **_explained(entry.usages, entry.places)}
         if len(entry.usages) > 1:
             explained["requests"] = [
-                {"prompt": prompt, **_explained([entry.usages[prompt]])} for prompt in sorted(entry.usages)
+                {"prompt": prompt, **_explained({prompt: entry.usages[prompt]}, entry.places)}
+                for prompt in sorted(entry.usages)
             ]
         return explained
 
@@ -71,17 +112,39 @@ def cache_header(usages: Iterable[Usage]) -> str:
     return ";".join(f"{name}={count}" for name, count in [*fields.items(), *missed.items()])
 
 
-def _explained(usages: Iterable[Usage]) -> Json:
-    usages = list(usages)
+def _explained(usages: Mapping[int, Usage], places: Mapping[int, Place]) -> Json:
+    """Of several prompts: tokens and saved time in all, the longest wait, and the first that has an answer."""
+    each = [usages[prompt] for prompt in sorted(usages)]
+    diverged = (_diverged_at(prompt, usages[prompt], places) for prompt in sorted(usages))
+    ago = (usage.evicted_seconds_ago for usage in each)
+    saved = [usage.saved_seconds for usage in each if usage.saved_seconds is not None]
     return {
-        "prompt_tokens": sum(usage.prompt_tokens for usage in usages),
-        "reused": {**dict.fromkeys(TIERS, 0), "hot": sum(usage.reused for usage in usages)},
-        "missed": {**dict.fromkeys(REASONS, 0), **missed_tokens(usages)},
-        "diverged_at": None,
-        "evicted_seconds_ago": None,
-        "waited_for_leader_ms": 0,
-        "time_saved_ms": None,
+        "prompt_tokens": sum(usage.prompt_tokens for usage in each),
+        "reused": {**dict.fromkeys(TIERS, 0), "hot": sum(usage.reused for usage in each)},
+        "missed": {**dict.fromkeys(REASONS, 0), **missed_tokens(each)},
+        "diverged_at": next((at for at in diverged if at is not None), None),
+        "evicted_seconds_ago": next((round(seconds, 1) for seconds in ago if seconds is not None), None),
+        "waited_for_leader_ms": max(round(1000 * usage.waited_for_leader_seconds) for usage in each),
+        "time_saved_ms": round(1000 * sum(saved)) if len(saved) == len(each) else None,
     }
+
+
+def _diverged_at(prompt: int, usage: Usage, places: Mapping[int, Place]) -> Json | None:
+    if usage.diverged_at is None:
+        return None
+    place = places.get(prompt)
+    if place is None:
+        return {"token": usage.diverged_at, "message": None, "part": None, "text": None}
+    shown = asdict(place)
+    shown["text"] = f"{place.before}{HERE}{place.after}"
+    return shown
+
+
+async def _keep(entry: _Call, prompt: int, find: Callable[[], Place]) -> None:
+    try:
+        entry.places[prompt] = await run_in_threadpool(find)
+    except Exception:  # An explanation without a place is better than none; the answer itself is not touched.
+        _log.exception("the place where prompt %d of %s diverged was not found", prompt, entry.id)
 
 
 def missed_tokens(usages: Iterable[Usage]) -> dict[str, int]:

@@ -7,12 +7,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.types import Receive, Scope, Send
 
-from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Render, encode_event
+from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Place, Render, encode_event
 from sapwood.server.body import read_limited
 from sapwood.server.disconnect import unless_gone
 from sapwood.server.errors import EngineFailedError, error_json
@@ -36,13 +37,14 @@ KEEP_ALIVE_SECONDS = 10.0
 class Job:
     """A call, ready for the engine: one request per prompt, and what turns their events into the answer.
 
-    `id` is the answer's.
+    `id` is the answer's; `place` finds a token of a prompt, both by index, for a person. It may take a while.
     """
 
     id: str
     requests: tuple[Request, ...]
     render: Render
     stream: bool
+    place: Callable[[int, int], Place]
     ignored: tuple[str, ...] = ()
 
 
@@ -172,6 +174,10 @@ class _Call:
     def _note_usage(self, prompt: int, usage: Usage) -> None:
         self._usages[prompt] = usage
         self._explanations.note(self._job.id, prompt, usage)
+        if usage.diverged_at is not None:
+            self._explanations.look_for(
+                self._job.id, prompt, partial(self._job.place, prompt, usage.diverged_at)
+            )
         usages = self._usages.values()
         self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
         self._record.reused_tokens = sum(each.reused for each in usages)

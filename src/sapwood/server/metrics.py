@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sapwood.engine import EngineStats, HistogramSnapshot
+from sapwood.server.explain import REASONS
 
 Labels = tuple[str, ...]
 
@@ -49,7 +50,8 @@ class EngineCollector(Collector):
         reused: dict[Labels, int] = {("hot",): stats.reused_tokens}
         yield self._counter("reused_tokens", "Prompt tokens not computed, by tier.", reused, "tier")
         missed: dict[Labels, int] = {
-            (reason,): count for reason, count in sorted(stats.missed_tokens.items())
+            (reason,): stats.missed_tokens.get(reason, 0)
+            for reason in [*REASONS, *sorted(stats.missed_tokens.keys() - set(REASONS))]
         }
         yield self._counter("missed_tokens", "Prompt tokens computed, by reason.", missed, "reason")
         evicted: dict[Labels, int] = {("hot",): stats.evicted_tokens}
@@ -60,6 +62,7 @@ class EngineCollector(Collector):
             (state,): getattr(stats.pages, state) for state in ("free", "tree", "leased", "private")
         }
         yield self._gauge("pages", "Pages of the hot pool, by state; they sum to the pool.", pages, "state")
+        yield self._gauge("pinned_tokens", "Tokens that pins hold.", {(): stats.pinned_tokens})
         yield self._gauge("requests_running", "Requests with a running sample.", {(): stats.running})
         yield self._gauge("requests_waiting", "Requests with no running sample.", {(): stats.waiting})
         curve: dict[Labels, float] = {

@@ -14,11 +14,14 @@ from sapwood.chat import (
     CompletionStream,
     Echo,
     Options,
+    Place,
     Render,
     encode_conversation,
     encode_prompt,
     parse_chat,
     parse_completion,
+    place_in_conversation,
+    place_in_prompt,
     read_json,
 )
 from sapwood.errors import ContextLengthError, NotFoundError
@@ -47,7 +50,13 @@ def prepare_chat(order: Order) -> Job:
     _check(order, request, "messages", "max_completion_tokens" if newer else "max_tokens")
     unread = built.template.unread(call.conversation.template_kwargs)
     ignored = (*options.ignored, *(f"chat_template_kwargs.{name}" for name in unread))
-    return Job(head.id, (request,), render, options.stream, ignored)
+
+    def place(_prompt: int, token: int) -> Place:
+        return place_in_conversation(
+            built.tokenizer, order.room.lengths, built.template, call.conversation, request.prompt, token
+        )
+
+    return Job(head.id, (request,), render, options.stream, place, ignored)
 
 
 def prepare_completion(order: Order) -> Job:
@@ -71,7 +80,11 @@ def prepare_completion(order: Order) -> Job:
         include_usage=options.include_usage,
     )
     render: Render = (CompletionStream if options.stream else CompletionAnswer)(head, built.tokenizer, shape)
-    return Job(head.id, requests, render, options.stream, options.ignored)
+
+    def place(prompt: int, token: int) -> Place:
+        return place_in_prompt(built.tokenizer, requests[prompt].prompt, token)
+
+    return Job(head.id, requests, render, options.stream, place, options.ignored)
 
 
 def check_model(asked: str | None, served: str) -> None:
@@ -120,5 +133,10 @@ def _text(order: Order, prompt: str | tuple[int, ...]) -> str:
 
 def _request(id: str, tokens: tuple[int, ...], options: Options) -> Request:
     return Request(
-        id=id, prompt=tokens, params=options.params, scope=options.scope, priority=options.priority
+        id=id,
+        prompt=tokens,
+        params=options.params,
+        scope=options.scope,
+        priority=options.priority,
+        retain=options.retain,
     )

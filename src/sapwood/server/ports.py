@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from sapwood.chat import ChatTemplate, Tokenizer
-from sapwood.engine import EngineStats
+from sapwood.engine import EngineStats, PinReport
 from sapwood.types import Event, Request, SamplingDefaults
 
 
@@ -30,6 +30,14 @@ class Engine(Protocol):
     def stats(self) -> EngineStats: ...
 
     async def flush(self) -> FlushReport: ...
+
+    def check_pin(self, request: Request) -> None: ...
+
+    async def pin(self, pin_id: str, request: Request) -> PinReport: ...
+
+    async def unpin(self, pin_id: str) -> PinReport: ...
+
+    async def pins(self) -> PinReport: ...
 
     def shutdown(self, drain: float = 0.0) -> None: ...
 

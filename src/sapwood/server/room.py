@@ -12,13 +12,16 @@ CALL_BYTES = 4 * 2**20
 
 
 class PromptRoom:
-    """How many bytes a prompt of `context` tokens can have, if every token were the vocabulary's longest."""
+    """How many bytes a prompt of `context` tokens can have, if every token were the vocabulary's longest.
+
+    Attributes:
+        lengths: bytes of each token of the vocabulary.
+    """
 
     def __init__(self, tokenizer: Tokenizer, context: int) -> None:
         self._context = context
-        self._longest = max(
-            (len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size)), default=1
-        )
+        self.lengths = tuple(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size))
+        self._longest = max(self.lengths, default=1)
 
     @property
     def limit(self) -> int:

@@ -62,7 +62,8 @@ class StatusRoutes:
         )
 
     async def server(self, _request: Request) -> Response:
-        facts = self._slot.get().facts
+        built = self._slot.get()
+        facts, stats = built.facts, built.loop.stats()
         capacity_tokens = facts.capacity_pages * facts.page_size
         described = {
             "model": self._slot.name,
@@ -79,6 +80,8 @@ class StatusRoutes:
             "capacity_tokens": capacity_tokens,
             "capacity_bytes": capacity_tokens * facts.kv_bytes_per_token,
             "kv_bytes_per_token": facts.kv_bytes_per_token,
+            "pin_budget_tokens": stats.pin_budget_tokens,
+            "pinned_tokens": stats.pinned_tokens,
             "max_body_bytes": self._config.max_body_bytes,
             "notices": list(facts.notices),
         }
@@ -92,7 +95,7 @@ class StatusRoutes:
 
     async def explanation(self, request: Request) -> Response:
         self._slot.get()
-        return JSONResponse(self._explanations.get(request.path_params["id"]))
+        return JSONResponse(await self._explanations.settled(request.path_params["id"]))
 
     async def models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._model_json()]})

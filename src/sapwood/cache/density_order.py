@@ -1,0 +1,141 @@
+"""Leaves in the order of the default policy: shelves of leaves that are worth the same, the cheapest shelf first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from sapwood.cache.evict import LeafT, Lru
+from sapwood.cache.hit_density import HitDensity, age_of, class_of
+from sapwood.cache.leaf_heap import LeafHeap, SortKey
+from sapwood.errors import BooksError
+
+_DEPTH_STEP = 0.5
+_TICK = 0.25
+"""Seconds after which ages are looked at again: half of the youngest age."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """What the leaves of a shelf have in common."""
+
+    hits_class: int
+    age: int
+    cost: int
+
+
+class _Shelf(LeafHeap[LeafT]):
+    """Leaves that are worth the same, the least recently used first. Shelves are filed too, by their worth."""
+
+    __slots__ = ("heap", "label", "place", "rank")
+
+    def __init__(self, label: _Label) -> None:
+        super().__init__(Lru().key)
+        self.label = label
+        self.rank: SortKey = ()
+        self.heap: LeafHeap[Any] | None = None
+        self.place = 0
+
+
+class DensityOrder(Generic[LeafT]):
+    """Files leaves by class, age and recompute cost; a leaf that grows older moves on when room is needed.
+
+    The worth of a shelf is the expected hits per page and second (`HitDensity`) times what a hit saves: with
+    `attention_pages` A, a token at depth d costs 1 + d/A times one at the start. None: all cost the same.
+
+    All ages are those of one moment, `_settled`, at most a tick ago: so leaves stand in the right order to each
+    other, and an eviction finds the first at hand instead of looking through the shelves.
+    """
+
+    def __init__(self, capacity: int, attention_pages: float | None = None) -> None:
+        self.density = HitDensity(capacity)
+        self.now = 0.0
+        self._attention_pages = attention_pages
+        self._settled = 0.0
+        self._values = self.density.values
+        self._shelves: dict[_Label, _Shelf[LeafT]] = {}
+        self._by_worth: LeafHeap[_Shelf[LeafT]] = LeafHeap(self._worth)
+
+    def __len__(self) -> int:
+        return sum(len(shelf) for shelf in self._shelves.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._by_worth)
+
+    def add(self, leaf: LeafT) -> None:
+        shelf = self._shelf_for(leaf)
+        shelf.add(leaf)
+        if shelf.first() is leaf:
+            self._refile(shelf)
+
+    def remove(self, leaf: LeafT) -> None:
+        shelf = leaf.heap
+        assert isinstance(shelf, _Shelf)
+        was_first = shelf.first() is leaf
+        shelf.remove(leaf)
+        if was_first:
+            self._refile(shelf)
+
+    def first(self) -> LeafT:
+        """Of the leaves of least worth, the least recently used. Raises BooksError if there is none."""
+        if self.now - self._settled >= _TICK or self.density.values is not self._values:
+            self._settle()
+        return self._by_worth.first().first()
+
+    def alike(self, one: LeafT, other: LeafT) -> bool:
+        return class_of(one.hits) == class_of(other.hits)
+
+    def began_idle(self, leaf: LeafT, pages: int) -> None:
+        self.density.began_idle(leaf.hits, pages)
+
+    def reused(self, leaf: LeafT, pages: int) -> None:
+        self.density.reused(leaf.hits, age_of(self.now - leaf.idle_since), pages)
+
+    def check(self) -> None:
+        self._by_worth.check()
+        for label, shelf in self._shelves.items():
+            shelf.check()
+            if (shelf.heap is self._by_worth) != bool(shelf):
+                raise BooksError(f"the shelf {label} of {len(shelf)} leaves is filed wrongly")
+            for leaf in shelf:
+                # A leaf that was trimmed stays where it is: it is no deeper now, and goes no later.
+                own = self._label(leaf)
+                if (own.hits_class, own.age) != (label.hits_class, label.age):
+                    raise BooksError(f"{leaf} lies on the wrong shelf, {label}")
+
+    def _label(self, leaf: LeafT) -> _Label:
+        """As it was at `_settled`; what began to be idle since is young."""
+        pages = self._attention_pages
+        cost = 0 if pages is None else round(leaf.depth / pages / _DEPTH_STEP)
+        return _Label(class_of(leaf.hits), age_of(self._settled - leaf.idle_since), cost)
+
+    def _worth(self, shelf: _Shelf[LeafT]) -> SortKey:
+        label = shelf.label
+        value = self._values[label.hits_class][label.age] * (1.0 + _DEPTH_STEP * label.cost)
+        return (value, *shelf.first().rank)
+
+    def _shelf_for(self, leaf: LeafT) -> _Shelf[LeafT]:
+        label = self._label(leaf)
+        shelf = self._shelves.get(label)
+        if shelf is None:
+            shelf = self._shelves[label] = _Shelf(label)
+        return shelf
+
+    def _refile(self, shelf: _Shelf[LeafT]) -> None:
+        if shelf.heap is not None:
+            shelf.heap.remove(shelf)
+        if shelf:
+            self._by_worth.add(shelf)
+
+    def _settle(self) -> None:
+        """Move what has grown older, drop empty shelves, file the others by the newest values."""
+        self._settled, self._values = self.now, self.density.values
+        for shelf in list(self._shelves.values()):
+            # Within a shelf the least recently used leaves are the oldest.
+            while shelf and age_of(self._settled - (leaf := shelf.first()).idle_since) > shelf.label.age:
+                shelf.remove(leaf)
+                self._shelf_for(leaf).add(leaf)
+        self._shelves = {label: shelf for label, shelf in self._shelves.items() if shelf}
+        self._by_worth = LeafHeap(self._worth)
+        for shelf in self._shelves.values():
+            self._by_worth.add(shelf)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from sapwood.engine.pace import Pace
+
+
+def test_nothing_takes_no_time_and_before_a_prompt_was_read_nobody_knows() -> None:
+    pace = Pace()
+    assert (pace.seconds_for(0), pace.seconds_for(1)) == (0.0, None)
+    pace.saw(31, 1.0)
+    pace.saw(1000, 0.0)
+    assert pace.seconds_for(1) is None
+
+
+def test_the_first_step_sets_the_pace_and_later_ones_move_it_by_a_tenth() -> None:
+    pace = Pace()
+    pace.saw(100, 2.0)
+    assert pace.seconds_for(50) == pytest.approx(1.0)
+    pace.saw(100, 4.0)
+    assert pace.seconds_for(1) == pytest.approx(0.02 + 0.1 * 0.02)
+
+
+def test_steps_that_only_decode_do_not_count() -> None:
+    pace = Pace()
+    pace.saw(64, 0.64)
+    for _ in range(100):
+        pace.saw(8, 8.0)
+    assert pace.seconds_for(100) == pytest.approx(1.0)
