@@ -10,7 +10,7 @@ import pytest
 from cache.helpers import NS, begin, matched, nodes_of, radix_of, span, store, toks
 from sapwood.cache import PrefixCache, radix
 from sapwood.cache.check import Claims
-from sapwood.cache.density_order import DensityOrder
+from sapwood.cache.density_order import _MOST_MOVES, DensityOrder
 from sapwood.cache.evict import Evictable
 from sapwood.cache.eviction_order import EvictionOrder, KeyOrder
 from sapwood.cache.ghosts import Ghosts
@@ -87,7 +87,8 @@ def test_the_default_policy_touches_as_many_nodes_in_a_large_tree_as_in_a_small_
         labels.append(counted())
         monkeypatch.undo()
     assert touched == [50, 50]
-    assert labels == [0, 0]
+    # Labels are made for leaves that have grown older: so many at most for each leaf that is evicted.
+    assert max(labels) <= 50 * _MOST_MOVES
 
 
 def test_ghosts_cost_an_eviction_no_more_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,13 +79,7 @@ def test_a_page_costs_about_the_same_among_a_thousand_prompts_and_among_ten_thou
     assert mean[10_000] <= 2 * mean[1_000]
 
 
-PAUSES = (
-    pytest.param(Kind("radix", 1), marks=pytest.mark.xfail(reason="files every leaf anew after a pause")),
-    *KINDS[1:],
-)
-
-
-@pytest.mark.parametrize("kind", PAUSES, ids=str)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_first_page_after_a_pause_costs_no_more_than_others(kind: Kind) -> None:
     """PF-01. No single step pays for all leaves at once, however long nothing was evicted."""
     cache = full_of_short_prompts(kind, 5_000)

@@ -11,8 +11,12 @@ from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.errors import BooksError
 
 _DEPTH_STEP = 0.5
-_TICK = 0.25
-"""Seconds after which ages are looked at again: half of the youngest age."""
+_TICK = 1.0
+"""Seconds after which ages are looked at again; the youngest age is eight times as long."""
+
+_MOST_MOVES = 16
+"""Leaves that are moved to an older shelf at once, so that no step pays for a long pause. The others stay a little
+longer on a younger shelf, where the oldest go first too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,8 @@ class DensityOrder(Generic[LeafT]):
     The worth of a shelf is the expected hits per page and second (`HitDensity`) times what a hit saves: with
     `attention_pages` A, a token at depth d costs 1 + d/A times one at the start. None: all cost the same.
 
-    All ages are those of one moment, `_settled`, at most a tick ago: so leaves stand in the right order to each
-    other, and an eviction finds the first at hand instead of looking through the shelves.
+    All ages are those of one moment, `_settled`, at most a tick ago but for leaves still to be moved: so leaves
+    stand in the right order to each other, and an eviction finds the first at hand.
     """
 
     def __init__(self, capacity: int, attention_pages: float | None = None) -> None:
@@ -52,6 +56,7 @@ class DensityOrder(Generic[LeafT]):
         self.now = 0.0
         self._attention_pages = attention_pages
         self._settled = 0.0
+        self._behind = False
         self._values = self.density.values
         self._shelves: dict[_Label, _Shelf[LeafT]] = {}
         self._by_worth: LeafHeap[_Shelf[LeafT]] = LeafHeap(self._worth)
@@ -78,7 +83,7 @@ class DensityOrder(Generic[LeafT]):
 
     def first(self) -> LeafT:
         """Of the leaves of least worth, the least recently used. Raises BooksError if there is none."""
-        if self.now - self._settled >= _TICK or self.density.values is not self._values:
+        if self._behind or self.now - self._settled >= _TICK or self.density.values is not self._values:
             self._settle()
         return self._by_worth.first().first()
 
@@ -100,7 +105,7 @@ class DensityOrder(Generic[LeafT]):
             for leaf in shelf:
                 # A leaf that was trimmed stays where it is: it is no deeper now, and goes no later.
                 own = self._label(leaf)
-                if (own.hits_class, own.age) != (label.hits_class, label.age):
+                if own.hits_class != label.hits_class or own.age < label.age:
                     raise BooksError(f"{leaf} lies on the wrong shelf, {label}")
 
     def _label(self, leaf: LeafT) -> _Label:
@@ -108,6 +113,9 @@ class DensityOrder(Generic[LeafT]):
         pages = self._attention_pages
         cost = 0 if pages is None else round(leaf.depth / pages / _DEPTH_STEP)
         return _Label(class_of(leaf.hits), age_of(self._settled - leaf.idle_since), cost)
+
+    def _is_older(self, leaf: LeafT, age: int) -> bool:
+        return age_of(self._settled - leaf.idle_since) > age
 
     def _worth(self, shelf: _Shelf[LeafT]) -> SortKey:
         label = shelf.label
@@ -130,11 +138,14 @@ class DensityOrder(Generic[LeafT]):
     def _settle(self) -> None:
         """Move what has grown older, drop empty shelves, file the others by the newest values."""
         self._settled, self._values = self.now, self.density.values
+        moves = _MOST_MOVES
         for shelf in list(self._shelves.values()):
             # Within a shelf the least recently used leaves are the oldest.
-            while shelf and age_of(self._settled - (leaf := shelf.first()).idle_since) > shelf.label.age:
+            while moves and shelf and self._is_older(leaf := shelf.first(), shelf.label.age):
                 shelf.remove(leaf)
                 self._shelf_for(leaf).add(leaf)
+                moves -= 1
+        self._behind = moves == 0
         self._shelves = {label: shelf for label, shelf in self._shelves.items() if shelf}
         self._by_worth = LeafHeap(self._worth)
         for shelf in self._shelves.values():

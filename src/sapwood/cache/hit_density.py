@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 CLASSES = 8
 """Uses are told apart up to this many; what was used more often is one class."""
 
-_AGES = 32
-_AGE_ENDS = tuple(0.5 * 2.0 ** (age / 2) for age in range(_AGES + 1))
-"""Upper ends of the age buckets in seconds: below half a second, then two to the octave, up to nine hours. The last
-bucket is open, and taken to end where it would if it were not."""
+_AGES = 13
+_AGE_ENDS = tuple(8.0 * 2.0**age for age in range(_AGES + 1))
+"""Upper ends of the age buckets in seconds: below eight seconds, then by octaves, up to eighteen hours and beyond. The
+last bucket is open, and taken to end where it would if it were not. Finer ages are mostly noise, and the best of
+many horizons picks the noise."""
 
 _PRIOR_SHARE = 1 / 256
 _PRIOR_CHANCE = 0.3
@@ -91,18 +92,18 @@ class HitDensity:
             out=np.zeros((CLASSES, *self._is_horizon.shape)),
             where=self._is_horizon,
         )
-        self.values = rates.max(axis=2).tolist()
+        # At equal age what was used more often is worth no less: few counts may say otherwise.
+        self.values = np.maximum.accumulate(rates.max(axis=2), axis=0).tolist()
 
     def _chances(self) -> NDArray[np.float64]:
         """Chance that an idle page of a class is asked for at each age: counts, drawn a little to the average.
 
-        Before anything is known, every octave of age is as likely as the next, and the youngest age, which is
-        no octave but the longest of the first few, as likely as two; so value falls with age, and the policy is
-        least recently used.
+        Before anything is known, every octave of age is as likely as the next, and the youngest age as likely as
+        two; so value falls with age, and the policy is least recently used.
         """
         prior = max(1.0, self._idle.sum() * _PRIOR_SHARE)
-        blank = np.full(_AGES + 1, _PRIOR_CHANCE / (_AGES + 4))
-        blank[0] *= 4
+        blank = np.full(_AGES + 1, _PRIOR_CHANCE / (_AGES + 2))
+        blank[0] *= 2
         average = (self._hit.sum(axis=0) + prior * blank) / (self._idle.sum() + prior)
         chances: NDArray[np.float64] = (self._hit + prior * average) / (self._idle + prior)[:, None]
         return chances
