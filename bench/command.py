@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None, called_as: Sequence[str] | None
         options.typed = list(called_as or options.called_as or ["python", "-m", "bench", *given])
         name = "bench" if options.typed[0] == "python" else options.typed[0]
         check_out(options.out)
+        check_traces(getattr(options, "trace", ()))
         return _run(options)
     except BenchError as error:
         print(f"{name}: {error}", file=sys.stderr)
@@ -85,6 +86,13 @@ def check_out(file: Path | None) -> None:
     folder = next(parent for parent in file.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
         raise BenchUsageError(f"--out is {str(file)!r}, which cannot be written")
+
+
+def check_traces(files: Iterable[Path]) -> None:
+    """Before minutes are spent on other cases. Raises BenchUsageError."""
+    for file in files:
+        if not file.is_file():
+            raise BenchUsageError(f"--trace is {str(file)!r}, which is no file")
 
 
 def _count(text: str) -> int:

@@ -314,7 +314,7 @@ class _Folded:
                 self._scores = event.logprobs
             case Finished():
                 if event.error is not None:
-                    raise SapwoodError(event.error)
+                    raise (UnavailableError if event.refused else SapwoodError)(event.error)
                 self._usage = event.usage
 
     def result(self) -> Result:

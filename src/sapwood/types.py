@@ -182,7 +182,8 @@ class Usage:
     completion_tokens: int = 0
     """Over all samples drawn, given or not."""
     diverged_at: int | None = None
-    """Index of the first prompt token that differs from what is known to follow, if any has diverged."""
+    """Index of the first prompt token that differs from what is known to follow, if any has diverged; with pages of
+    several tokens, of the first in its page."""
     evicted_seconds_ago: float | None = None
     """How long ago the first of the evicted tokens was evicted, if there are any."""
     waited_for_leader_seconds: float = 0.0
@@ -226,6 +227,8 @@ class Finished:
     request_id: str
     usage: Usage
     error: str | None = None
+    refused: bool = False
+    """With `error`: there was no room for it; another time there may be."""
 
 
 Event = Started | PromptScored | Delta | Finished

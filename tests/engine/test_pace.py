@@ -13,12 +13,16 @@ def test_nothing_takes_no_time_and_before_a_prompt_was_read_nobody_knows() -> No
     assert pace.seconds_for(1) is None
 
 
-def test_the_first_step_sets_the_pace_and_later_ones_move_it_by_a_tenth() -> None:
+def test_the_first_steps_count_alike_and_later_ones_move_the_pace_by_a_tenth() -> None:
     pace = Pace()
     pace.saw(100, 2.0)
     assert pace.seconds_for(50) == pytest.approx(1.0)
     pace.saw(100, 4.0)
-    assert pace.seconds_for(1) == pytest.approx(0.02 + 0.1 * 0.02)
+    assert pace.seconds_for(1) == pytest.approx(0.03)
+    for _ in range(8):
+        pace.saw(100, 3.0)
+    pace.saw(100, 4.0)
+    assert pace.seconds_for(1) == pytest.approx(0.03 + 0.1 * 0.01)
 
 
 def test_steps_that_only_decode_do_not_count() -> None:

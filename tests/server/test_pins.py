@@ -173,3 +173,13 @@ def test_nothing_is_pinned_where_nothing_is_reused(serve: Any) -> None:
         error = error_of(served.http.post(PINS, json={"prompt": "abc"}), 400)
         assert error["code"] == "reuse_off"
         assert "--prefix-index" in error["message"]
+
+
+def test_what_fits_the_pool_but_not_beside_the_pins_is_refused_for_now(serve: Any) -> None:
+    with serve(SMALL) as served:
+        served.http.post(PINS, json={"id": "wide", "prompt": "w" * 500}).raise_for_status()
+        call = {"model": "toy", "prompt": "v" * 800, "max_tokens": 1}
+        refused = served.http.post("/v1/completions", json=call)
+        assert "pins hold the rest" in error_of(refused, 503)["message"]
+        served.http.delete(f"{PINS}/wide").raise_for_status()
+        assert served.http.post("/v1/completions", json=call).status_code == 200

@@ -16,7 +16,7 @@ can be read. How prefixes are found is the index's business, and which pages are
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,7 @@ class PrefixCache:
         """Seconds, as last told by `advance`."""
         return self._clock
 
-    def freed_by(self, leases: Collection[Lease]) -> int:
+    def freed_by(self, leases: Set[Lease]) -> int:
         """Tokens of room that releasing these leases would make. Changes nothing."""
         held, gone = np.zeros((2, self.capacity_pages), np.bool_)
         for lease in self._leases:

@@ -303,12 +303,12 @@ class Engine:
             self.tally.time_to_first_token.observe(now - answer.added_at)
         sample.last_token_at = now
 
-    def _fail(self, sample: Sample, reason: str) -> list[Event]:
+    def _fail(self, sample: Sample, reason: str, *, refused: bool = False) -> list[Event]:
         """One sample's failure ends its request."""
         answer = self._answers[sample.sequence.request.id]
         self.tally.failures += 1
         self._stop_samples(answer)
-        return [self._close(answer, reason)]
+        return [self._close(answer, reason, refused=refused)]
 
     def _fail_refused(self) -> list[Event]:
         """Not while a plan is out: a refused sample's siblings may be part of it."""
@@ -316,7 +316,7 @@ class Engine:
         for notice in self._refused:
             sample = self._samples.get(notice.sequence.id)
             if sample is not None:  # Else a sibling has ended the request.
-                events += self._fail(sample, notice.reason)
+                events += self._fail(sample, notice.reason, refused=True)
         self._refused.clear()
         return events
 
@@ -333,6 +333,6 @@ class Engine:
         asked = sequence.prompt_len if sequence.sample == 0 and sequence.reads_cache else 0
         self._curve.observe(sequence.namespace, sequence.tokens[: sequence.computed], asked, self.cache.now)
 
-    def _close(self, answer: Answer, error: str | None = None) -> Finished:
+    def _close(self, answer: Answer, error: str | None = None, *, refused: bool = False) -> Finished:
         del self._answers[answer.request.id]
-        return Finished(answer.request.id, answer.usage, error)
+        return Finished(answer.request.id, answer.usage, error, refused)

@@ -9,20 +9,22 @@ _WEIGHT = 0.1
 
 
 class Pace:
-    """A running mean over the steps that read prompts. Seconds are the caller's."""
+    """A running mean over the steps that read prompts, plain over the first few. Seconds are the caller's."""
 
     def __init__(self) -> None:
-        self._seconds_per_token: float | None = None
+        self._steps = 0
+        self._seconds_per_token = 0.0
 
     def saw(self, tokens: int, seconds: float) -> None:
         """A step computed so many tokens in that time."""
         if tokens < _FEWEST_TOKENS or seconds <= 0:
             return
-        pace, before = seconds / tokens, self._seconds_per_token
-        self._seconds_per_token = pace if before is None else before + _WEIGHT * (pace - before)
+        self._steps += 1
+        weight = max(_WEIGHT, 1 / self._steps)
+        self._seconds_per_token += weight * (seconds / tokens - self._seconds_per_token)
 
     def seconds_for(self, tokens: int) -> float | None:
         """None until a prompt has been read; nothing takes no time."""
         if tokens == 0:
             return 0.0
-        return None if self._seconds_per_token is None else tokens * self._seconds_per_token
+        return tokens * self._seconds_per_token if self._steps else None

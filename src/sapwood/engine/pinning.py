@@ -88,4 +88,4 @@ def report(engine: Engine, *pins: Pin) -> PinReport:
 async def _compute(loop: Loop, request: Request) -> None:
     async for event in loop.generate(request):
         if isinstance(event, Finished) and event.error is not None:
-            raise SapwoodError(event.error)
+            raise (UnavailableError if event.refused else SapwoodError)(event.error)

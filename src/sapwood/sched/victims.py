@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-
-import numpy as np
+from collections.abc import Collection
 
 from sapwood.cache import Lease, PrefixCache
 from sapwood.sched.sequence import Sequence
 
 
 class Displacement:
-    """Room and seats that one who waits would find if some of those that run were preempted.
-
-    Exact as long as all leases that hold the same pages are the running sequences'. A lease beside them (a
-    pinned prefix, say) is not seen, and the room may then be less.
-    """
+    """Room and seats that one who waits would find if some of those that run were preempted."""
 
     def __init__(
         self, cache: PrefixCache, sequence: Sequence, running: Collection[Sequence], seats: int
@@ -29,9 +23,6 @@ class Displacement:
         matched = cache.match(sequence.namespace, sequence.tokens[:readable]).tokens
         self._growth = {s.id: max(0, len(s) - _lease(s).covered) for s in running if s.gap == 1}
         self._held_for_it = {s.id: _held(s, sequence, matched, cache.page_size) for s in running}
-        self._holders = np.zeros(cache.capacity_pages, np.int32)
-        for table in _tables(running):
-            self._holders[table] += 1
 
     def victims(self, worse: list[Sequence]) -> list[Sequence] | None:
         """The fewest to preempt, from the first on; None if even all of them would not make room.
@@ -59,17 +50,11 @@ class Displacement:
         # Those that stay decode in this step, and take a page now and then.
         growth = sum(self._pages(tokens) for seq, tokens in self._growth.items() if seq not in gone)
         needed = self._pages(self._wanted - stays) + growth
-        return needed * self._cache.page_size <= self._cache.room() + self._freed(preempted)
+        freed = self._cache.freed_by({_lease(sequence) for sequence in preempted})
+        return needed * self._cache.page_size <= self._cache.room() + freed
 
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self._cache.page_size)
-
-    def _freed(self, preempted: list[Sequence]) -> int:
-        """Tokens' worth of pages that nobody else who runs holds."""
-        holders = self._holders.copy()
-        for table in _tables(preempted):
-            holders[table] -= 1
-        return int(np.count_nonzero(self._holders) - np.count_nonzero(holders)) * self._cache.page_size
 
 
 def _held(runs: Sequence, sequence: Sequence, matched: int, page_size: int) -> int:
@@ -80,8 +65,3 @@ def _held(runs: Sequence, sequence: Sequence, matched: int, page_size: int) -> i
 def _lease(sequence: Sequence) -> Lease:
     assert sequence.lease is not None
     return sequence.lease
-
-
-def _tables(sequences: Iterable[Sequence]) -> Iterable[np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    for sequence in sequences:
-        yield _lease(sequence).table

@@ -14,6 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import Receive, Scope, Send
 
 from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Place, Render, encode_event
+from sapwood.errors import UnavailableError
 from sapwood.server.body import read_limited
 from sapwood.server.disconnect import unless_gone
 from sapwood.server.errors import EngineFailedError, error_json
@@ -168,7 +169,7 @@ class _Call:
         if isinstance(event, Finished):
             self._finished.add(arrival.prompt)
             if event.error is not None:
-                raise EngineFailedError(event.error)
+                raise UnavailableError(event.error) if event.refused else EngineFailedError(event.error)
         return self._job.render.feed(arrival.prompt, event)
 
     def _note_usage(self, prompt: int, usage: Usage) -> None:
