@@ -25,7 +25,7 @@ from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.books import Books, Flushed
 from sapwood.cache.check import Claims
 from sapwood.cache.index import PrefixIndex
-from sapwood.cache.keys import Namespace, Tokens
+from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.lease import Lease
 from sapwood.cache.no_index import NoIndex
 from sapwood.cache.pool import PagePool
@@ -82,12 +82,12 @@ class PrefixCache:
         """Seconds, as last told by `advance`."""
         return self._clock
 
-    def freed_by(self, leases: Set[Lease]) -> int:
-        """Tokens of room that releasing these leases would make. Changes nothing."""
+    def freed_by(self, leases: Set[Lease]) -> PageIds:
+        """Pages that only these leases hold: releasing them would make so much room. Changes nothing."""
         held, gone = np.zeros((2, self.capacity_pages), np.bool_)
         for lease in self._leases:
             (gone if lease in leases else held)[lease.table] = True
-        return int(np.count_nonzero(gone & ~held)) * self.page_size
+        return np.flatnonzero(gone & ~held).astype(np.int32)
 
     def advance(self, now: float) -> None:
         """It is now `now`, in seconds of a clock that only rises. What is older follows from it."""

@@ -359,7 +359,7 @@ class EngineLoop:
                 return
             if isinstance(command, _Add):
                 command.mailbox.put(_again(reason))
-            elif isinstance(command, _Call):
+            elif isinstance(command, _Call) and command.answer.set_running_or_notify_cancel():
                 command.answer.set_exception(_again(reason))
 
 

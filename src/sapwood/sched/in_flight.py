@@ -7,7 +7,8 @@ is preempted, it no longer runs, and the first of its followers is admitted and 
 A step in which one follows brings it nearer: what its leader computes in it is committed, and matched from
 then on. So what a follower waits for sums to its own length at most, however the budget is cut (`share`),
 unless leaders fail or their commits are evicted at once; `may_follow` bounds these. A long leader is followed
-through many steps, and in none of them could the follower have read the shared stretch for less.
+through many steps, and in none of them could the follower have read the shared stretch for less: one that has
+yet to read what the follower finds cached leads only if this is no more than what it then reads for both.
 """
 
 from __future__ import annotations
@@ -67,19 +68,17 @@ class InFlight:
         longest = Overlap()
         for leader in self._leaders:
             ahead = self._shared(leader, sequence) - matched
-            if ahead > longest.tokens:
+            if ahead > longest.tokens and ahead >= matched - _committed(leader):
                 longest = Overlap(ahead, lacking, leader.id)
         return longest
 
     def _commits(self, leader: Sequence) -> bool:
         """After a flush, what a sequence commits is not stored; one that was committing is up to date."""
-        assert leader.lease is not None
-        return leader.lease.committed == self._whole_pages(leader.computed)
+        return _committed(leader) == self._whole_pages(leader.computed)
 
     def _shared(self, leader: Sequence, sequence: Sequence) -> int:
         """Tokens of their common prefix, in whole pages; 0 if the leader has committed all of it."""
-        assert leader.lease is not None
-        first = leader.lease.committed + self._cache.page_size  # Ends the first page it will commit.
+        first = _committed(leader) + self._cache.page_size  # Ends the first page it will commit.
         if first > min(len(leader), len(sequence) - 1):
             return 0
         if leader.tokens[first - 1] != sequence.tokens[first - 1]:
@@ -89,6 +88,11 @@ class InFlight:
 
     def _whole_pages(self, tokens: int) -> int:
         return tokens // self._cache.page_size * self._cache.page_size
+
+
+def _committed(leader: Sequence) -> int:
+    assert leader.lease is not None
+    return leader.lease.committed
 
 
 def may_follow(sequence: Sequence) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import numpy as np
+
 from sapwood.cache import Lease, PrefixCache
+from sapwood.cache.keys import PageIds
 from sapwood.sched.sequence import Sequence
 
 
@@ -21,8 +24,10 @@ class Displacement:
         self._wanted = min(len(sequence) + 1, sequence.most_computed)
         readable = len(sequence) - 1 if sequence.reads_cache else 0
         matched = cache.match(sequence.namespace, sequence.tokens[:readable]).tokens
+        evictable = cache.room() - cache.room_beside(sequence.namespace, sequence.tokens, readable)
         self._growth = {s.id: max(0, len(s) - _lease(s).covered) for s in running if s.gap == 1}
-        self._held_for_it = {s.id: _held(s, sequence, matched, cache.page_size) for s in running}
+        self._held_for_it = matched - evictable
+        self._held_by_running = self._pages_held(sequence)
 
     def victims(self, worse: list[Sequence]) -> list[Sequence] | None:
         """The fewest to preempt, from the first on; None if even all of them would not make room.
@@ -46,20 +51,23 @@ class Displacement:
         if len(self._running) - len(preempted) >= self._seats:
             return False
         gone = {sequence.id for sequence in preempted}
-        stays = max((held for seq, held in self._held_for_it.items() if seq not in gone), default=0)
+        freed = self._cache.freed_by({_lease(sequence) for sequence in preempted})
+        released = int(np.isin(self._held_by_running, freed).sum()) * self._cache.page_size
         # Those that stay decode in this step, and take a page now and then.
         growth = sum(self._pages(tokens) for seq, tokens in self._growth.items() if seq not in gone)
-        needed = self._pages(self._wanted - stays) + growth
-        freed = self._cache.freed_by({_lease(sequence) for sequence in preempted})
-        return needed * self._cache.page_size <= self._cache.room() + freed
+        needed = self._pages(self._wanted - self._held_for_it + released) + growth
+        return (needed - len(freed)) * self._cache.page_size <= self._cache.room()
+
+    def _pages_held(self, sequence: Sequence) -> PageIds:
+        """Those of its match that leases hold now; none if a lease that nobody here has (a pin) holds them all."""
+        held = self._held_for_it
+        for runs in self._running:
+            if _lease(runs).committed >= held and sequence.shared_with(runs, held) == held:
+                return _lease(runs).table[: held // self._cache.page_size]
+        return np.empty(0, np.int32)
 
     def _pages(self, tokens: int) -> int:
         return -(-tokens // self._cache.page_size)
-
-
-def _held(runs: Sequence, sequence: Sequence, matched: int, page_size: int) -> int:
-    """Tokens of what `sequence` would match that `runs` keeps in the tree, whole pages."""
-    return sequence.shared_with(runs, min(_lease(runs).committed, matched)) // page_size * page_size
 
 
 def _lease(sequence: Sequence) -> Lease:

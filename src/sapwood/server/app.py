@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
-from sapwood.server.errors import error_response, route_error
+from sapwood.server.errors import route_error
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint
 from sapwood.server.guard import Guard
@@ -21,6 +21,7 @@ from sapwood.server.pins import PinRoutes
 from sapwood.server.ports import Built
 from sapwood.server.slot import Slot
 from sapwood.server.status import StatusRoutes
+from sapwood.server.wire import error_response
 
 
 def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
@@ -45,10 +46,10 @@ def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
     return app
 
 
-async def _answer_error(_request: Request, error: Exception) -> Response:
-    return error_response(error)
+async def _answer_error(request: Request, error: Exception) -> Response:
+    return error_response(error, request.scope)
 
 
 async def _answer_route_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return error_response(route_error(error, request.method, request.url.path))
+    return error_response(route_error(error, request.method, request.url.path), request.scope)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 
 from sapwood.chat import Json
 from sapwood.errors import NotFoundError, OutOfPagesError, RequestError, SapwoodError, UnavailableError
@@ -77,15 +76,15 @@ def error_json(error: Exception) -> Json:
     return {"error": {"message": _message(error), "type": kind, "param": param, "code": code}}
 
 
-def error_response(error: Exception) -> JSONResponse:
-    """The whole answer. Only what may pass by itself (503) invites the SDKs to try again."""
+def error_headers(error: Exception) -> dict[str, str]:
+    """Only what may pass by itself (503) invites the SDKs to try again."""
     status = status_of(error)
     headers = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
     if isinstance(error, HTTPException) and error.headers:
         headers.update(error.headers)
     if isinstance(error, BodyTooLargeError | BodyTimeoutError | BodyNotReadError | FramingError):
         headers["connection"] = "close"  # What is left of the body is not read.
-    return JSONResponse(error_json(error), status_code=status, headers=headers)
+    return headers
 
 
 def route_error(error: HTTPException, method: str, path: str) -> RequestError | HTTPException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,18 +13,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.types import Receive, Scope, Send
 
-from sapwood.chat import DONE, KEEP_ALIVE, Head, Json, Place, Render, encode_event
+from sapwood.chat import Head, Json, Place, Render
 from sapwood.errors import UnavailableError
 from sapwood.server.body import read_limited
+from sapwood.server.caller import Caller
 from sapwood.server.disconnect import unless_gone
-from sapwood.server.errors import EngineFailedError, error_json
+from sapwood.server.errors import EngineFailedError
 from sapwood.server.explain import Explanations, cache_header, missed_tokens
-from sapwood.server.guard import RECORD_KEY
-from sapwood.server.log import Record
+from sapwood.server.log import RECORD_KEY, Record
 from sapwood.server.merge import Arrival, MergedEvents
 from sapwood.server.ports import Built, Engine
 from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
+from sapwood.server.wire import OPENAI, WIRE_KEY, Wire
 from sapwood.types import Delta, Finished, Request, Started, Usage
 
 HEADER_PATIENCE = 15.0
@@ -59,6 +60,11 @@ class Order:
     served_name: str
     id: str
     created: int
+    caller: Caller
+    headers: Mapping[str, str]
+    """Of the HTTP request, names in lower case."""
+    path: Mapping[str, str]
+    """What the route's path holds, by name."""
 
     @property
     def longest(self) -> int:
@@ -77,31 +83,52 @@ Prepare = Callable[[Order], Job]
 
 
 class GenerateEndpoint:
-    """An ASGI endpoint for one dialect."""
+    """An ASGI endpoint for one route of a dialect."""
 
-    def __init__(self, prepare: Prepare, slot: Slot, explanations: Explanations, max_body_bytes: int) -> None:
-        self._prepare, self._slot = prepare, slot
+    def __init__(
+        self,
+        prepare: Prepare,
+        slot: Slot,
+        explanations: Explanations,
+        max_body_bytes: int,
+        wire: Wire = OPENAI,
+    ) -> None:
+        self._prepare, self._slot, self._wire = prepare, slot, wire
         self._explanations, self._max_body_bytes = explanations, max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[WIRE_KEY] = self._wire
         built = self._slot.get()
         request = HttpRequest(scope, receive)
         body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
         record: Record = scope[RECORD_KEY]
-        order = Order(body, built, self._slot.room, self._slot.name, record.id, int(time.time()))
+        order = Order(
+            body=body,
+            built=built,
+            room=self._slot.room,
+            served_name=self._slot.name,
+            id=record.id,
+            created=int(time.time()),
+            caller=Caller(),
+            headers=request.headers,
+            path=request.path_params,
+        )
         await unless_gone(receive, self._answer(order, record, send))
 
     async def _answer(self, order: Order, record: Record, send: Send) -> None:
         job = await run_in_threadpool(self._prepare, order)
-        call = _Call(order.built.loop, job, record, self._explanations)
+        call = _Call(order.built.loop, job, record, self._explanations, self._wire)
         await (call.stream(send) if job.stream else call.whole(send))
 
 
 class _Call:
     """One job while it runs."""
 
-    def __init__(self, engine: Engine, job: Job, record: Record, explanations: Explanations) -> None:
+    def __init__(
+        self, engine: Engine, job: Job, record: Record, explanations: Explanations, wire: Wire
+    ) -> None:
         self._engine, self._job, self._record, self._explanations = engine, job, record, explanations
+        self._wire = wire
         self._usages: dict[int, Usage] = {}
         self._finished: set[int] = set()
         self._submitted_at = time.monotonic()
@@ -122,13 +149,13 @@ class _Call:
         await send({"type": "http.response.body", "body": body})
 
     async def stream(self, send: Send) -> None:
-        """Server-sent events. What fails after the first byte is told in the stream, which then ends."""
+        """Frame by frame. What fails after the first byte is told in the stream, which then ends."""
         async with MergedEvents(self._engine, self._job.requests) as events:
             first = await _quiet_take(events, HEADER_PATIENCE)
-            chunks = KEEP_ALIVE if first is None else self._chunks(first)
+            chunks = self._wire.keep_alive if first is None else self._chunks(first)
             headers = [
                 *self._headers(),
-                (b"content-type", b"text/event-stream"),
+                (b"content-type", self._wire.content_type),
                 (b"cache-control", b"no-cache"),
             ]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -141,13 +168,13 @@ class _Call:
         try:
             while self._open:
                 arrival = await _quiet_take(events, KEEP_ALIVE_SECONDS)
-                chunk = KEEP_ALIVE if arrival is None else self._chunks(arrival)
+                chunk = self._wire.keep_alive if arrival is None else self._chunks(arrival)
                 if chunk:
                     yield chunk
-            yield b"".join(encode_event(chunk) for chunk in self._job.render.end(self._final_usages)) + DONE
+            yield self._framed(self._job.render.end(self._final_usages)) + self._wire.end
         except Exception as error:
             self._record.ending = "failed"
-            yield encode_event(error_json(error))
+            yield self._wire.frame(self._wire.error(error, f"req-{self._record.id}"))
 
     @property
     def _open(self) -> bool:
@@ -158,7 +185,10 @@ class _Call:
         return [self._usages[prompt] for prompt in range(len(self._job.requests))]
 
     def _chunks(self, arrival: Arrival) -> bytes:
-        return b"".join(encode_event(chunk) for chunk in self._feed(arrival))
+        return self._framed(self._feed(arrival))
+
+    def _framed(self, chunks: Iterable[Json]) -> bytes:
+        return b"".join(self._wire.frame(chunk) for chunk in chunks)
 
     def _feed(self, arrival: Arrival) -> list[Json]:
         event = arrival.event

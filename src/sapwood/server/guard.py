@@ -10,11 +10,9 @@ import uuid
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapwood.errors import UnavailableError
-from sapwood.server.errors import ClientGoneError, FramingError, error_response
-from sapwood.server.log import Record, RequestLog
-
-RECORD_KEY = "sapwood.record"
-"""Where a request's Record lies in its ASGI scope."""
+from sapwood.server.errors import ClientGoneError, FramingError
+from sapwood.server.log import RECORD_KEY, Record, RequestLog
+from sapwood.server.wire import error_response
 
 
 class Guard:
@@ -32,7 +30,7 @@ class Guard:
         started = time.monotonic()
         try:
             if _is_framed_twice(scope):
-                await error_response(FramingError())(scope, receive, _tagging(send, record))
+                await error_response(FramingError(), scope)(scope, receive, _tagging(send, record))
                 return
             await self._app(scope, receive, _tagging(send, record))
         except ClientGoneError:
@@ -42,12 +40,12 @@ class Guard:
             record.ending = "cancelled"
             if record.status is None:
                 error = UnavailableError("the server has stopped")
-                await error_response(error)(scope, receive, _tagging(send, record))
+                await error_response(error, scope)(scope, receive, _tagging(send, record))
         except Exception as error:
             record.ending = "failed"
             logging.getLogger("sapwood").exception("request %s failed", record.id)
             if record.status is None:
-                await error_response(error)(scope, receive, _tagging(send, record))
+                await error_response(error, scope)(scope, receive, _tagging(send, record))
         finally:
             record.seconds = time.monotonic() - started
             self._log.write(record)

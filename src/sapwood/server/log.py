@@ -14,6 +14,10 @@ QUIET_PATHS = frozenset({"/health", "/metrics"})
 """Polled all day: not worth a line each."""
 
 
+RECORD_KEY = "sapwood.record"
+"""Where a request's Record lies in its ASGI scope."""
+
+
 @dataclass(slots=True)
 class Record:
     """Filled while a request is served; `seconds` and `first_token_seconds` count from its arrival."""

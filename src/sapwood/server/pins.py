@@ -17,8 +17,7 @@ from sapwood.engine import Pin, PinReport
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.disconnect import unless_gone
-from sapwood.server.guard import RECORD_KEY
-from sapwood.server.log import Record
+from sapwood.server.log import RECORD_KEY, Record
 from sapwood.server.openai_routes import check_model
 from sapwood.server.slot import Slot
 from sapwood.types import Request, SamplingParams
