@@ -273,7 +273,7 @@ class Prefix:
         """A longer prefix. It closes with this one, or before; what both have in common is held once."""
         self._require_open()
         longer = Prefix(self._llm, self._continued(prompt))
-        self._forks.append(longer)
+        self._forks = [*(fork for fork in self._forks if not fork.closed), longer]
         return longer
 
     def close(self) -> None:

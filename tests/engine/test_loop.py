@@ -393,6 +393,14 @@ def test_shutdown_of_an_idle_and_of_a_never_started_loop() -> None:
         list(loop.generate_blocking(request("never")))
 
 
+def test_who_gave_up_asking_keeps_nobody_else_waiting_when_the_loop_stops() -> None:
+    loop = EngineLoop(Rig().engine)
+    given_up, waiting = (loop.call(lambda engine: engine.busy) for _ in range(2))
+    given_up.cancel()
+    loop.shutdown()
+    assert isinstance(waiting.exception(PATIENCE), UnavailableError)
+
+
 # ---- failing ---------------------------------------------------------------------------------------------
 
 

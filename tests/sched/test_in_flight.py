@@ -129,6 +129,21 @@ def test_the_longest_of_two_leaders_is_waited_for() -> None:
     assert follower.followed == 40
 
 
+@pytest.mark.parametrize(("lacks", "follows"), [(99, False), (100, True)])
+def test_one_that_reads_anew_what_is_cached_leads_only_if_the_rest_is_worth_it(
+    lacks: int, follows: bool
+) -> None:
+    bench = Bench(chunk=100)
+    bench.add(range(200), max_tokens=1)
+    for _ in range(3):
+        bench.step()
+    bench.add(range(400), reuse=False)
+    bench.step()
+    # Its leader has yet to read 100 tokens that it finds cached.
+    bench.add((*range(200 + lacks), *range(900, 920)))
+    assert (3 not in bench.step()) == follows
+
+
 def test_who_may_not_read_the_cache_does_not_follow_but_leads() -> None:
     bench = Bench()
     bench.add(range(100), reuse=False)

@@ -11,7 +11,8 @@ from sapwood.cache import Match, Namespace, PrefixCache
 from sapwood.config import OrderName, SchedulerConfig
 from sapwood.plan import SequenceResult, StepResult
 from sapwood.sched import Scheduler, Sequence
-from sapwood.sched.waiting import LOOKUPS
+from sapwood.sched.order import Gain
+from sapwood.sched.waiting import LOOKUPS, WaitingQueue
 from sapwood.types import Request, SamplingParams, SeqId, TokenLogprob
 
 NAMESPACE = Namespace("m")
@@ -111,3 +112,21 @@ def test_all_of_a_long_queue_are_served(policy: OrderName) -> None:
     while read := bench.step():
         served += len(read)
     assert served == 600
+
+
+def test_requests_that_give_up_are_not_kept_however_many_come_between_two_lookups() -> None:
+    queue = WaitingQueue(PrefixCache(100), Gain(), patience=10**9)
+    patient: list[Sequence] = []
+    left = 0
+    for number in range(5000):
+        request = Request(f"r{number}", (number,), SamplingParams())
+        tokens = np.array(request.prompt, np.int32)
+        sequence = Sequence(SeqId(number), request, NAMESPACE, tokens, arrival=number, max_len=2)
+        queue.add(sequence)
+        patient.append(sequence)
+        if len(patient) > 2 * LOOKUPS:
+            left += queue.remove(patient.pop(0).id)
+        if number % LOOKUPS == 0:
+            list(queue.in_order())
+    assert left > 4000
+    assert len(queue._round) <= 3 * len(queue) + LOOKUPS

@@ -189,6 +189,42 @@ def test_pages_that_others_hold_too_are_not_counted_as_freed() -> None:
     assert bench.scheduler.preemptions == 1
 
 
+def test_nobody_is_preempted_for_what_a_pin_holds_already() -> None:
+    bench = Bench(400)
+    pinned = tuple(range(50_000, 50_100))
+    bench.add(0, 0, 1, prompt=pinned)
+    bench.step()
+    bench.cache.lease(NAMESPACE, np.array(pinned, np.int32))
+    bench.add(5, 200)
+    bench.step()
+    assert bench.cache.room() == 99
+    # Of its 121 tokens 100 are there, whether an own sequence reads them too or not.
+    for _ in range(2):
+        bench.add(0, 0, prompt=(*pinned, *range(20)))
+        bench.step()
+        assert bench.running[:1] == [2]
+    assert bench.scheduler.preemptions == 0
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_only_a_victim_holds_of_a_match_is_gone_with_it_and_what_a_pin_holds_is_not(
+    pinned: bool,
+) -> None:
+    bench = Bench(300)
+    shared = tuple(range(50_000, 50_100))
+    bench.add(1, 0, 1, prompt=shared)
+    bench.step()
+    if pinned:
+        bench.cache.lease(NAMESPACE, np.array(shared, np.int32))
+    bench.add(5, 0, prompt=(*shared, *range(150)))
+    bench.step()
+    assert bench.running == [2]
+    assert bench.cache.room() == 49
+    bench.add(0, 0, prompt=(*shared, *range(500, 680)))
+    bench.step()
+    assert bench.running == [3]
+
+
 def test_what_it_shares_with_a_victim_is_not_counted_twice() -> None:
     """The victim's 50 pages are the newcomer's own prefix: evicting them makes no room for it."""
     bench = Bench(50 + 50, page_size=1)

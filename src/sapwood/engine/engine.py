@@ -196,7 +196,9 @@ class Engine:
         """Take in a step's result; `now` is the time at which its tokens exist."""
         events: list[Event] = []
         outcomes = self._scheduler.apply(result)
-        self._pace.saw(sum(outcome.computed for outcome in outcomes), now - self.cache.now)
+        decoded = sum(outcome.computed == 1 for outcome in outcomes)
+        read = sum(outcome.computed for outcome in outcomes) - decoded
+        self._pace.saw(read, now - self.cache.now, decoded)
         for outcome in outcomes:
             events += self._apply_one(outcome, now)
         events += self._fail_refused()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _FEWEST_TOKENS = 32
-"""Steps of fewer tokens decode more than they read, and tell nothing of reading."""
+"""Steps that read fewer tell little of reading."""
 
 _WEIGHT = 0.1
 
@@ -15,13 +15,13 @@ class Pace:
         self._steps = 0
         self._seconds_per_token = 0.0
 
-    def saw(self, tokens: int, seconds: float) -> None:
-        """A step computed so many tokens in that time."""
-        if tokens < _FEWEST_TOKENS or seconds <= 0:
+    def saw(self, read: int, seconds: float, decoded: int = 0) -> None:
+        """A step computed so many tokens in that time. One that decodes more than it reads does not count."""
+        if read < max(_FEWEST_TOKENS, decoded) or seconds <= 0:
             return
         self._steps += 1
         weight = max(_WEIGHT, 1 / self._steps)
-        self._seconds_per_token += weight * (seconds / tokens - self._seconds_per_token)
+        self._seconds_per_token += weight * (seconds / (read + decoded) - self._seconds_per_token)
 
     def seconds_for(self, tokens: int) -> float | None:
         """None until a prompt has been read; nothing takes no time."""

@@ -39,6 +39,9 @@ class WaitingQueue:
         self._table.add(sequence, returning=False)
         if self._order.needs_cached and sequence.reads_cache:
             self._round.appendleft(sequence)
+            if len(self._round) > 2 * len(self._table) + LOOKUPS:
+                # Under a flood of requests that give up, the round may never get to those that left.
+                self._round = deque(each for each in self._round if each.id in self._table)
 
     def put_back(self, sequence: Sequence) -> None:
         """A preempted sequence: it goes before all others, or under `priority` before those of its own."""
