@@ -276,3 +276,10 @@ def test_an_llm_lets_prefixes_have_most_of_the_pool(monkeypatch: pytest.MonkeyPa
     LLM().close()
     LLM(pin_share=0.5).close()
     assert shares == [0.9, 0.5]
+
+
+@pytest.mark.parametrize("retain", ["x", [5], None, [Retain(5)] * 17])
+def test_what_is_no_wish_to_retain_is_refused_and_harms_nothing(llm: LLM, retain: Any) -> None:
+    with pytest.raises(RequestError):
+        llm.generate("a", GREEDY, retain=retain)
+    assert llm.generate("a", GREEDY)[0].finish_reason == "length"

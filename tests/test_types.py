@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sapwood.errors import RequestError
-from sapwood.types import SamplingParams
+from sapwood.types import Retain, SamplingParams
 
 FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
 
@@ -28,3 +29,24 @@ def test_a_bias_must_be_finite_and_fit_a_logit(value: float) -> None:
 
 def test_a_bias_that_bans_is_fine() -> None:
     assert SamplingParams(logit_bias={3: -1e9}).logit_bias == {3: -1e9}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ((0,), "priority"),
+        ((1.5,), "priority"),
+        ((True,), "priority"),
+        ((5, 10**400), "seconds"),
+        ((5, True), "seconds"),
+        ((5, "5m"), "seconds"),
+        ((5, math.nan), "seconds"),
+        ((5, None, 0.5), "start"),
+        ((5, None, 3, 3), "end"),
+        ((5, None, 0, 2.5), "end"),
+    ],
+)
+def test_a_wish_to_retain_names_what_is_wrong(wrong: tuple[Any, ...], name: str) -> None:
+    with pytest.raises(RequestError) as error:
+        Retain(*wrong)
+    assert error.value.param == name

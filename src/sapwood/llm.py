@@ -23,7 +23,7 @@ from sapwood.chat import (
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import EngineLoop, build_engine
-from sapwood.errors import NotFoundError, SapwoodError, UnavailableError, UsageError
+from sapwood.errors import NotFoundError, RequestError, SapwoodError, UnavailableError, UsageError
 from sapwood.types import (
     Delta,
     Event,
@@ -212,7 +212,7 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None,
         retain: Retain | Sequence[Retain],
     ) -> list[Result]:
-        wishes = (retain,) if isinstance(retain, Retain) else tuple(retain)
+        wishes = _wishes(retain)
         each = _one_each(params, len(prompts))
         requests = [self._request(*pair, wishes) for pair in zip(prompts, each, strict=True)]
         for request in requests:
@@ -336,6 +336,13 @@ def _configs(settings: Mapping[str, Any]) -> tuple[ModelConfig, CacheConfig, Sch
         CacheConfig(**given[CacheConfig]),
         SchedulerConfig(**given[SchedulerConfig]),
     )
+
+
+def _wishes(retain: object) -> tuple[Retain, ...]:
+    given = (retain,) if isinstance(retain, Retain) else retain
+    if not isinstance(given, Sequence) or not all(isinstance(wish, Retain) for wish in given):
+        raise RequestError(f"'retain' is {retain!r}; it must be a Retain, or a list of them", param="retain")
+    return tuple(given)
 
 
 def _as_many(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -28,6 +28,21 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """A grammar that the answer must be in.
+
+    Attributes:
+        kind: `json_schema`, `regex` (of the whole answer), or `grammar` (Lark, or GBNF).
+        text: the schema as JSON, the expression, or the grammar.
+        param: the field that asked for it, to name in errors.
+    """
+
+    kind: Literal["json_schema", "regex", "grammar"]
+    text: str
+    param: str = "constraint"
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How tokens are drawn and when to stop. Raises RequestError for a value out of range.
 
@@ -50,6 +65,7 @@ class SamplingParams:
         min_tokens: end and stop tokens cannot be drawn before that many tokens.
         logprobs: None, or how many top entries to report per generated token (0 = the chosen one only).
         prompt_logprobs: the same for the prompt's own tokens; switches reuse off for this request.
+        constraint: what the answer must be, or None. The model may end it only where it is complete.
     """
 
     max_tokens: int | None = 16
@@ -70,6 +86,7 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
         checks = (
@@ -117,6 +134,14 @@ class SamplingDefaults:
     repetition_penalty: float = 1.0
 
 
+LONGEST_SECONDS = 1e9
+"""Some thirty years: longer spans are mistakes."""
+
+
+def _is_span(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and type(seconds) is not bool and 0 < seconds <= LONGEST_SECONDS
+
+
 @dataclass(frozen=True, slots=True)
 class Retain:
     """A wish that the pages of a token range be evicted after others. Not a promise: only a pin keeps them.
@@ -133,11 +158,20 @@ class Retain:
     end: int | None = None
 
     def __post_init__(self) -> None:
+        whole = type(self.start) is int and self.start >= 0
         checks = (
-            ("priority", 1 <= self.priority <= 99, "between 1 and 99"),
-            ("seconds", self.seconds is None or 0 < self.seconds < math.inf, "above 0, or none"),
-            ("start", self.start >= 0, "at least 0"),
-            ("end", self.end is None or self.end > self.start, "after start"),
+            (
+                "priority",
+                type(self.priority) is int and 1 <= self.priority <= 99,
+                "a whole number from 1 to 99",
+            ),
+            ("seconds", self.seconds is None or _is_span(self.seconds), "a number above 0, or None"),
+            ("start", whole, "a token index, 0 or more"),
+            (
+                "end",
+                self.end is None or (type(self.end) is int and whole and self.end > self.start),
+                "a token index after start, or None",
+            ),
         )
         for name, valid, expected in checks:
             if not valid:

@@ -110,7 +110,7 @@ def test_what_came_back_is_no_longer_told_as_evicted(new_cache: NewCache) -> Non
 
 
 @SIZES
-def test_elsewhere_is_under_another_salt_or_adapter_of_the_same_tenant(
+def test_elsewhere_is_under_another_adapter_of_the_same_tenant_and_no_secret_salt(
     new_cache: NewCache, size: int
 ) -> None:
     cache = new_cache(40, size)
@@ -119,7 +119,8 @@ def test_elsewhere_is_under_another_salt_or_adapter_of_the_same_tenant(
     store(cache, pages(size, 1, 2, 3, 4), Namespace("m", tenant="other"))
     asked = pages(size, 1, 2, 3, 4)
     assert cache.history(Namespace("m", tenant="t"), asked).elsewhere == 3 * size
-    assert cache.history(Namespace("m", tenant="t", adapter="b"), asked).elsewhere == 2 * size
+    assert cache.history(Namespace("m", tenant="t", adapter="b"), asked).elsewhere == 0
+    assert cache.history(Namespace("m", tenant="t", adapter="b", salt="a"), asked).elsewhere == 3 * size
     assert cache.history(Namespace("m", tenant="other"), asked).elsewhere == 0
     assert cache.history(Namespace("m"), asked).elsewhere == 0
 

@@ -17,21 +17,31 @@ def test_no_tenant_is_told_of_another() -> None:
     siblings = Siblings()
     tenants = ("one", "two", "", None)
     for tenant in tenants:
-        siblings.saw(Namespace("m", salt="x", tenant=tenant))
+        siblings.saw(Namespace("m", adapter="x", tenant=tenant))
     for tenant in tenants:
         assert list(siblings.of(Namespace("m", salt="y", tenant=tenant))) == [
-            Namespace("m", salt="x", tenant=tenant)
+            Namespace("m", adapter="x", tenant=tenant)
         ]
     assert list(siblings.of(Namespace("m", tenant="three"))) == []
 
 
 def test_the_latest_namespaces_of_a_tenant_are_kept() -> None:
     siblings = Siblings()
-    for salt in range(40):
-        siblings.saw(Namespace("m", salt=str(salt)))
-        siblings.saw(Namespace("m", salt="0"))
-    kept = {namespace.salt for namespace in siblings.of(Namespace("m"))}
-    assert kept == {"0", *(str(salt) for salt in range(25, 40))}
+    for adapter in range(40):
+        siblings.saw(Namespace("m", adapter=str(adapter)))
+        siblings.saw(Namespace("m", adapter="0"))
+    kept = {namespace.adapter for namespace in siblings.of(Namespace("m"))}
+    assert kept == {"0", *(str(adapter) for adapter in range(25, 40))}
+
+
+def test_who_does_not_know_a_salt_is_not_told_what_is_cached_under_it() -> None:
+    siblings = Siblings()
+    plain, adapted = Namespace("m", salt=""), Namespace("m", adapter="a", salt="s")
+    for namespace in (plain, adapted, Namespace("m", salt="t")):
+        siblings.saw(namespace)
+    assert list(siblings.of(Namespace("m", salt="u"))) == [plain]
+    assert list(siblings.of(plain)) == []
+    assert list(siblings.of(Namespace("m", salt="s"))) == [plain, adapted]
 
 
 def test_the_latest_tenants_are_kept() -> None:

@@ -42,6 +42,7 @@ def test_a_wish_or_a_list_of_them_on_both_routes(value: Any, wishes: tuple[Retai
         ({"priority": 1.0}, "cache_retention.priority", "a whole number"),
         ([{"priority": 1}, {"priority": 1, "ttl": "5x"}], "cache_retention[1].ttl", "seconds"),
         ({"priority": 1, "ttl": 0}, "cache_retention.ttl", "above 0"),
+        ({"priority": 1, "ttl": 10**400}, "cache_retention.ttl", "above 0"),
         ({"priority": 1, "ttl": "0s"}, "cache_retention.ttl", "above 0"),
         ({"priority": 1, "ttl": float("inf")}, "cache_retention.ttl", "above 0"),
         ({"priority": 1, "ttl": False}, "cache_retention.ttl", "is false"),

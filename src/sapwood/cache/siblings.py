@@ -16,7 +16,11 @@ _TENANTS = 1024
 
 
 class Siblings:
-    """Bounded: the latest namespaces of the latest tenants. A tenant's namespaces are never told to another."""
+    """Bounded: the latest namespaces of the latest tenants.
+
+    A tenant's namespaces are never told to another. Nor is one with a salt told to who does not know that salt:
+    how far a guess agrees with what is cached there would give it away token by token.
+    """
 
     def __init__(self) -> None:
         self._of: OrderedDict[str | None, OrderedDict[Namespace, None]] = OrderedDict()
@@ -28,8 +32,9 @@ class Siblings:
         _make_latest(self._of, namespace.tenant, _TENANTS)
 
     def of(self, namespace: Namespace) -> Iterator[Namespace]:
-        """The tenant's other namespaces."""
-        return (other for other in self._of.get(namespace.tenant, ()) if other != namespace)
+        """The tenant's other namespaces that have no salt, or this one's."""
+        own = self._of.get(namespace.tenant, ())
+        return (other for other in own if other != namespace and other.salt in (None, "", namespace.salt))
 
 
 def _make_latest(entries: OrderedDict[_K, _V], key: _K, limit: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sapwood.chat.body import shown
 from sapwood.errors import RequestError, UsageError
-from sapwood.types import Retain
+from sapwood.types import LONGEST_SECONDS, Retain
 from sapwood.units import parse_duration
 
 FIELD = "cache_retention"
@@ -60,7 +60,7 @@ def _whole(
 
 
 def _seconds(value: object, path: str) -> float | None:
-    expected = 'a duration such as "5m", or seconds, above 0; null keeps it for good'
+    expected = 'a duration such as "5m", or seconds, above 0 and at most 1e9; null keeps it for good'
     if isinstance(value, str):
         try:
             seconds = parse_duration(value)
@@ -69,12 +69,12 @@ def _seconds(value: object, path: str) -> float | None:
     elif value is None:
         return None
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = value
     else:
         raise _wrong(path, value, expected)
-    if not 0 < seconds < math.inf:
+    if not 0 < seconds <= LONGEST_SECONDS:
         raise _wrong(path, value, expected)
-    return seconds
+    return float(seconds)
 
 
 def _wrong(path: str, value: object, expected: str) -> RequestError:

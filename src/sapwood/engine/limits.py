@@ -9,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.errors import ContextLengthError, RequestError
+from sapwood.plan import GuideMaker
 from sapwood.types import Request
 
 _MOST_PRIORITY = 2**31 - 1
+
+
+MOST_WISHES = 16
+"""Of one request, for what to retain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Limits:
     """Whether the order of the waiting requests reads `priority`."""
     retains: bool = True
     """Whether the cache can keep something longer than the rest."""
+    guides: GuideMaker | None = None
+    """What keeps answers within grammars, if anything can."""
 
     @property
     def longest(self) -> int:
@@ -99,6 +106,11 @@ class Limits:
                 f"'priority' is {request.priority}; it must be between {-_MOST_PRIORITY} and {_MOST_PRIORITY}",
                 param="priority",
             )
+        if len(request.retain) > MOST_WISHES:
+            raise RequestError(
+                f"'cache_retention' holds {len(request.retain)} wishes; at most {MOST_WISHES} are taken",
+                param="cache_retention",
+            )
         if request.retain and not self.retains:
             raise RequestError(
                 "'cache_retention' is given; the blocks index evicts in one order alone",
@@ -118,6 +130,13 @@ class Limits:
                 raise RequestError(
                     f"{name!r} is {count}; it must be between 0 and {self.vocab_size}", param=name
                 )
+        if params.constraint is not None:
+            if self.guides is None:
+                raise RequestError(
+                    f"{params.constraint.param!r} is given; nothing here keeps answers within a grammar",
+                    param=params.constraint.param,
+                )
+            self.guides.check(params.constraint)
         if params.max_tokens is not None and params.min_tokens > params.max_tokens:
             raise RequestError(
                 f"'min_tokens' is {params.min_tokens}; it must be at most max_tokens ({params.max_tokens})",
