@@ -18,7 +18,7 @@ from sapwood.cli import flags, main
 from sapwood.cli.local import LocalModel
 from sapwood.cli.serve import _introduce
 from sapwood.cli.talk import Talk
-from sapwood.config import EvictionName, IndexName, KvDtype, OrderName, WeightFormat
+from sapwood.config import EvictionName, IndexName, KvDtype, LedgerName, OrderName, ServerConfig, WeightFormat
 from sapwood.errors import ModelError
 from sapwood.model import ops_native
 from server.conftest import Served, serving
@@ -110,8 +110,8 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--pin-share", "2"], "--pin-share is 2; it must be between 0 and 1"),
         (["serve", "--pin-share", "much"], "--pin-share is 'much'; it must be a number"),
         (["serve", "--prefix-index", "blocks", "--eviction-policy", "slru"], "blocks index evicts by lru"),
-        (["serve", "--ledger", "contract"], "not there yet"),
-        (["serve", "--ledger", "physicl"], "one of auto, physical\n\nhint: did you mean physical?"),
+        (["serve", "--anthropic-minimum", "0"], "--anthropic-minimum is 0; it must be at least 1"),
+        (["serve", "--ledger", "physicl"], "one of auto, contract, physical\n\nhint: did you mean physical?"),
         (["serve", "--cache-dir", "here"], "none"),
         (["serve", ""], "MODEL is empty"),
         (["chat", ""], "MODEL is empty"),
@@ -119,6 +119,8 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["run", "x", "--model", ""], "--model is empty"),
         (["serve", "--served-model-name", ""], "--served-model-name is empty"),
         (["serve", "--host", ""], "--host is empty"),
+        (["serve", "--api-keys", ""], "--api-keys is empty"),
+        (["serve", "--api-keys", "no/such.toml"], "cannot read the tenants file no/such.toml: No such file"),
         (["serve", "nosuch"], "no model is called 'nosuch'"),
         (["run", "x", "--model", "nosuch"], "no model is called 'nosuch'"),
         (["serve", "pypi:a/b"], "pypi:PACKAGE"),
@@ -146,12 +148,11 @@ def test_wrong_usage_is_2_and_says_what_is_right(arguments: list[str], said: str
 
 
 def test_every_policy_is_offered_and_taken(capsys: Out) -> None:
-    """What config knows, help shows; only `contract` is to come."""
+    """What config knows, help shows."""
     assert main(["serve", "-h"]) == 0
     shown = capsys.readouterr().out
-    for literal in (EvictionName, IndexName, KvDtype, OrderName, WeightFormat):
+    for literal in (EvictionName, IndexName, KvDtype, LedgerName, OrderName, WeightFormat):
         assert "|".join(get_args(literal)) in shown
-    assert "--ledger auto|physical " in shown
     for flag, literal in (("--schedule-policy", OrderName), ("--eviction-policy", EvictionName)):
         for name in get_args(literal):
             # The check of the model's name comes after all flags were taken.
@@ -188,6 +189,37 @@ def test_no_port_is_bound_for_a_model_that_is_not_there(
     captured = capsys.readouterr()
     assert "listening" not in captured.err
     assert model in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        ([], False),
+        (["--host", "localhost"], False),
+        (["--host", "127.1.2.3"], False),
+        (["--host", "::1"], False),
+        (["--host", "0.0.0.0"], True),
+        (["--host", "::"], True),
+        (["--host", "some.host"], True),
+        (["--host", "0.0.0.0", "--api-keys", "tenants.toml"], False),
+    ],
+)
+def test_an_open_server_without_keys_is_warned_of(
+    arguments: list[str], warned: bool, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    class Server:
+        url = "http://somewhere"
+
+        def __init__(self, _load: object, config: ServerConfig, _say: object) -> None:
+            keys = "tenants.toml" if "--api-keys" in arguments else None
+            assert config.api_keys == (keys and Path(keys))
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr("sapwood.server.Server", Server)
+    assert main(["serve", *arguments]) == 0
+    assert ("note: without --api-keys, everyone who can reach" in capsys.readouterr().err) == warned
 
 
 @pytest.mark.parametrize("what", ["a file", "a folder"])

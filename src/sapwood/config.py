@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from sapwood.errors import UsageError
@@ -85,7 +86,11 @@ class ServerConfig:
     """The name that clients use; None takes the model's own."""
     ledger: LedgerName = "auto"
     """Whose numbers `usage` shows; the OpenAI routes are physical under `auto`."""
+    anthropic_minimum: int = 1024
+    """Shortest prefix, in tokens, that the Anthropic routes' ledger caches; 512 to 4096 there, by model."""
     max_body_bytes: int = 32 * 2**20
     """Longer request bodies are refused with 413."""
     log_json: bool = False
     """One JSON line per request on stderr."""
+    api_keys: Path | None = None
+    """The file of tenants and their keys; None lets everyone in, as the operator."""

@@ -9,11 +9,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sapwood.types import SamplingParams, SeqId, TokenLogprob
+from sapwood.types import Constraint, SamplingParams, SeqId, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+class Guide(Protocol):
+    """Says which tokens keep one sample within its grammar."""
+
+    def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """shape (vocab_size,): those that may follow all that was generated so far; at least one.
+
+        A function of `generated` alone, so that a preempted sample goes on as it would have. Raises ValueError
+        if nothing may follow.
+        """
+        ...
+
+
+class GuideMaker(Protocol):
+    """Makes the guides of a vocabulary. Any thread may call it."""
+
+    def check(self, constraint: Constraint, /) -> None:
+        """Raises RequestError for a constraint that cannot be used."""
+        ...
+
+    def begin(self, constraint: Constraint, /) -> Guide:
+        """A guide for one sample."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +53,9 @@ class SampleOrder:
     history: NDArray[np.int32]
     """All tokens so far, prompt and output; the drawn token gets position len(history)."""
     banned: tuple[int, ...] = ()
-    """Tokens that cannot be drawn now (end tokens before min_tokens)."""
+    """Tokens that cannot be drawn now (end tokens before min_tokens), unless the guide allows no others."""
+    guide: Guide | None = None
+    """Only what it allows can be drawn."""
 
 
 @dataclass(frozen=True, slots=True)

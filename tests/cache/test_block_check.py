@@ -54,6 +54,10 @@ def the_tokens_changed(cache: PrefixCache) -> None:
     block(cache, 2).content = toks(6).tobytes()
 
 
+def one_that_is_held_says_it_is_not(cache: PrefixCache) -> None:
+    block(cache, 1).filed = False
+
+
 def the_parent_changed(cache: PrefixCache) -> None:
     block(cache, 3).parent = block(cache, 1)
 
@@ -145,6 +149,7 @@ def the_leased_sum_drifted(cache: PrefixCache) -> None:
         (a_pin_is_lost, r"block \[7\] .*, 0 pins is in the paths of 1 cursors"),
         (a_pin_is_too_many, r"block \[2\] .*, 1 pins is in the paths of 0 cursors"),
         (the_tokens_changed, r"block \[6\] .* has the hash of other tokens"),
+        (one_that_is_held_says_it_is_not, r"block \[1\] .* can be found and says that it cannot"),
         (the_parent_changed, r"block \[3\] .* has the hash of other tokens or another parent"),
         (a_block_is_filed_under_another_hash, r"block \[2\] .* is filed under the hash of another"),
         (a_prefix_is_held_twice, r"block \[3\] .* is held twice"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache.helpers import NS, begin, joined, matched, radix_of, span, store, toks
+from cache.test_cost import count_calls
 from cache.test_evict import Leaf
 from sapwood.cache import PrefixCache
 from sapwood.cache.density_order import _MOST_MOVES, DensityOrder
@@ -221,3 +222,24 @@ def test_a_policy_that_learns_still_gives_exactly_what_is_missing() -> None:
         cache.grow(lease, length)
         cache.check()
         assert cache.books().evicted_tokens == length
+
+
+def test_catching_up_files_again_only_the_shelves_that_it_touches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there are few shelves or many."""
+    filed = []
+    for depths in (1, 200):
+        order: DensityOrder[Leaf] = DensityOrder(1000, attention_pages=1.0)
+        for used in range(2000):
+            order.add(Leaf(used, depth=used % depths))
+        order.first()
+        order.now = 100.0
+        order.first()
+        worth = count_calls(monkeypatch, order, "_worth")
+        order._by_worth._key = order._worth
+        for _ in range(20):
+            order.first()
+        filed.append(worth())
+        monkeypatch.undo()
+        order._by_worth._key = order._worth
+        order.check()
+    assert max(filed) <= 20 * (2 * _MOST_MOVES + 2)

@@ -12,7 +12,7 @@ from cache.helpers import NS, begin, radix_of, span, store, toks
 from cache.test_evict import Leaf
 from sapwood.cache import PrefixCache
 from sapwood.cache.evict import Lru
-from sapwood.cache.eviction_order import EvictionOrder, KeyOrder
+from sapwood.cache.eviction_order import _MOST_ENDINGS, EvictionOrder, KeyOrder
 from sapwood.cache.retention import Retention
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import BooksError
@@ -192,3 +192,25 @@ def test_a_retained_prompt_outlives_newer_ones_until_its_time_is_over() -> None:
     cache.grow(cache.lease(NS, toks(-1)), 5)
     cache.check()
     assert cache.match(NS, span(0, 5)).tokens == 0
+
+
+def test_retentions_that_end_together_are_ended_some_at_a_time() -> None:
+    order = lru_order()
+    leaves = [Leaf(number, retention=Retention(50, until=10)) for number in range(5 * _MOST_ENDINGS)]
+    for leaf in leaves:
+        order.add(leaf)
+    for step in range(1, 6):
+        order.advance(10.0 + step)
+        order.check(leaves)
+        assert len(order._plain) == step * _MOST_ENDINGS
+    assert emptied(order) == list(range(len(leaves)))
+
+
+def test_a_retention_that_has_ended_does_not_outlast_one_that_holds_for_want_of_a_step() -> None:
+    order = lru_order()
+    holds = Leaf(0, retention=Retention(1))
+    order.add(holds)
+    for number in range(1, 3 * _MOST_ENDINGS):
+        order.add(Leaf(number, retention=Retention(50, until=10)))
+    order.advance(11)
+    assert emptied(order)[-1] == 0

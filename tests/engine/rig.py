@@ -10,6 +10,7 @@ from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
 from sapwood.engine import Engine, ModelFacts
 from sapwood.model.fake import FakeRunner, Hook
+from sapwood.plan import GuideMaker
 from sapwood.types import (
     Delta,
     Event,
@@ -130,6 +131,7 @@ class Rig:
         eos: tuple[int, ...] = (),
         index: IndexName = "radix",
         hook: Hook | None = None,
+        guides: GuideMaker | None = None,
     ) -> None:
         self.cache = PrefixCache(pool // page_size, CacheConfig(page_size=page_size, prefix_index=index))
         self.runner = FakeRunner(VOCAB, page_size, pool // page_size)
@@ -144,6 +146,7 @@ class Rig:
             ByteDetok,
             reuse=index != "none",
             paranoid=True,
+            guides=guides,
             pick_seed=lambda: SEED,
         )
         self.logs: dict[str, Log] = {}

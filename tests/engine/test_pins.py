@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -272,3 +273,124 @@ def test_pins_leave_the_rest_of_the_pool_to_all_others() -> None:
     assert "pins hold the rest" in (refused.finished.error or "")
     rig.expect_solo(rig.ask(prompt_of(30, salt=2), greedy(10)))
     rig.expect_solo(rig.ask((*prompt_of(60), *prompt_of(30, salt=3)), greedy(10)))
+
+
+# ---- beside requests that have begun ---------------------------------------------------------------------
+
+
+def test_a_pin_beside_which_a_running_request_could_not_reach_its_end_is_refused() -> None:
+    rig = rig_with(60, pool=100)
+    rig.ask(prompt_of(60), READ)
+    log = rig.add(prompt_of(20, salt=1), greedy(30))  # Comes to 49 in the pool.
+    rig.step()
+    with pytest.raises(UnavailableError, match="49 tokens"):
+        pin(rig, "a", prompt_of(60))
+    assert rig.engine.pins.all() == ()
+    assert rig.engine.pins.pinned_tokens == 0
+    assert pin(rig, "b", prompt_of(51))
+    rig.run()
+    rig.expect_solo(log)
+
+
+def test_what_a_running_request_reads_of_a_pin_takes_no_room_from_it() -> None:
+    rig = rig_with(60, pool=100)
+    rig.ask(prompt_of(60), READ)
+    log = rig.add((*prompt_of(60), *prompt_of(20, salt=1)), greedy(20))
+    rig.step()
+    assert pin(rig, "a", prompt_of(60))
+    rig.run()
+    rig.expect_solo(log)
+
+
+def test_a_preempted_request_is_one_that_has_begun() -> None:
+    rig = rig_with(70, pool=100)
+    first, second = (rig.add(prompt_of(20, salt=salt), greedy(60)) for salt in (1, 2))
+    while rig.engine.stats().preemptions == 0:
+        rig.step()
+    rig.abort(first)
+    assert rig.engine.stats().running == 0
+    with pytest.raises(UnavailableError, match="79 tokens"):
+        pin(rig, "a", (*first.request.prompt, *first.samples[0].tokens[:10]))
+    rig.run()
+    rig.expect_solo(second)
+
+
+def test_an_open_ended_answer_ends_where_a_pin_leaves_no_more_room() -> None:
+    rig = rig_with(60, pool=100)
+    rig.ask(prompt_of(60), READ)
+    log = rig.add(prompt_of(20, salt=1), greedy(None))
+    rig.step()
+    assert pin(rig, "a", prompt_of(60))
+    rig.run()
+    assert log.finished is not None
+    assert log.finished.error is None
+    assert (len(log.samples[0].tokens), log.samples[0].finish) == (40 - 20 + 1, "length")
+    # And one that comes later.
+    log = rig.ask(prompt_of(30, salt=2), greedy(None))
+    assert log.finished is not None
+    assert log.finished.error is None
+    assert (len(log.samples[0].tokens), log.samples[0].finish) == (40 - 30 + 1, "length")
+    # What it finds pinned of its own prefix takes no room.
+    log = rig.ask((*prompt_of(60), *prompt_of(30, salt=3)), greedy(None))
+    assert len(log.samples[0].tokens) == 100 - 90 + 1
+
+
+def test_a_request_whose_answer_would_not_fit_beside_the_pins_is_refused_before_it_begins() -> None:
+    rig = rig_with(60, pool=100)
+    rig.ask(prompt_of(60), READ)
+    assert pin(rig, "a", prompt_of(60))
+    other = rig.add(prompt_of(10, salt=5), greedy(20))
+    rig.step()
+    refused = rig.add(prompt_of(20, salt=1), greedy(30))
+    rig.step()
+    assert refused.finished is not None, "nothing that runs could make the room"
+    assert refused.finished.refused
+    assert "pins" in (refused.finished.error or "")
+    assert refused.samples == {}
+    rig.run()
+    rig.expect_solo(other)
+    rig.expect_solo(rig.ask(prompt_of(20, salt=1), greedy(21)))
+    rig.engine.pins.unpin("a")
+    rig.expect_no_leaks()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_has_begun_ends_whatever_is_pinned_meanwhile(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rig = rig_with(80, pool=120, page_size=int(rng.choice([1, 4])))
+    pinned = 0
+    for turn in range(60):
+        salt, length = int(rng.integers(4)), int(rng.integers(5, 40))
+        if rng.random() < 0.5:
+            most = None if rng.random() < 0.3 else int(rng.integers(1, 60))
+            rig.add((*prompt_of(length, salt), int(rng.integers(40))), greedy(most))
+        elif rng.random() < 0.8:
+            with suppress(RequestError, UnavailableError):
+                pinned += pin(rig, f"p{turn}", prompt_of(length, salt)) is not None
+        else:
+            for each in rig.engine.pins.all()[:1]:
+                rig.engine.pins.unpin(each.id)
+        for _ in range(int(rng.integers(1, 12))):
+            rig.step()
+    rig.run()
+    assert pinned > 0
+    for log in rig.logs.values():
+        assert log.finished is not None
+        assert log.finished.error is None or log.samples == {}, "cut off after some of its answer"
+    rig.engine.pins.clear()
+    rig.expect_no_leaks()
+
+
+def test_a_thousand_pins_of_one_prompt_are_the_most_and_all_end_at_once() -> None:
+    rig = rig_with(100)
+    rig.ask(prompt_of(50), READ)
+    for number in range(1024):
+        assert rig.engine.pin(str(number), Scope(), prompt_of(50), rig.now) is not None
+    with pytest.raises(RequestError, match="1024 pins"):
+        rig.engine.pin("one more", Scope(), prompt_of(50), rig.now)
+    assert rig.engine.pins.pinned_tokens == len(rig.engine.pins.pages()) == 50
+    rig.engine.pins.unpin("7")
+    assert rig.engine.pins.pinned_tokens == 50
+    rig.engine.flush()
+    assert (rig.engine.pins.pinned_tokens, len(rig.engine.pins.pages()), rig.engine.pins.all()) == (0, 0, ())
+    rig.cache.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -316,3 +317,49 @@ def test_logits_that_are_not_finite_are_refused(bad: float, temperature: float) 
         sampler.draw(logits(1, bad, 2), order(temperature=temperature))
     with pytest.raises(ValueError, match="not finite"):
         sampler.score(logits(1, bad, 2), 0, 1)
+
+
+class Only:
+    """A guide that allows these tokens, and notes what it was shown."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens, self.shown = tokens, list[list[int]]()
+
+    def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
+        self.shown.append(generated.tolist())
+        mask = np.zeros(4, bool)
+        mask[list(self.tokens)] = True
+        return mask
+
+
+def test_a_guide_is_shown_what_was_generated_and_its_tokens_alone_share_the_draws() -> None:
+    guide = Only(1, 3)
+    asked = replace(order((0, 1, 2, 2), prompt_len=2), guide=guide)
+    found = shares(logits(5.0, math.log(1), 5.0, math.log(3)), asked)
+    assert found == {1: pytest.approx(0.25, abs=2 / GRID), 3: pytest.approx(0.75, abs=2 / GRID)}
+    assert guide.shown[0] == [2, 2]
+
+
+@pytest.mark.parametrize("params", [{"temperature": 0}, {"top_k": 1}, {"top_p": 0.1}, {"min_p": 0.9}])
+def test_every_cut_is_made_among_what_the_guide_allows(params: dict[str, Any]) -> None:
+    asked = replace(order(**params), guide=Only(1, 3))
+    assert shares(logits(9.0, 1.0, 9.0, 4.0), asked) == {3: 1.0}
+
+
+def test_no_bias_brings_back_what_the_guide_forbids() -> None:
+    asked = replace(order(logit_bias={0: 1e9}, repetition_penalty=5.0, temperature=0), guide=Only(1))
+    assert sampler.draw(logits(9.0, -9.0, 1.0, 1.0), asked).token == 1
+
+
+def test_bans_give_way_where_the_guide_allows_nothing_else() -> None:
+    both = replace(order(banned=(1,), temperature=0), guide=Only(1, 2))
+    alone = replace(order(banned=(1,), temperature=0), guide=Only(1))
+    row = logits(9.0, 5.0, 1.0, 9.0)
+    assert sampler.draw(row, both).token == 2
+    assert sampler.draw(row, alone).token == 1
+
+
+def test_reported_probabilities_are_those_before_the_guide() -> None:
+    row = logits(2.0, 1.0, 0.0, 0.0)
+    free = sampler.score(row, 1, 2)
+    assert sampler.draw(row, replace(order(temperature=0, logprobs=2), guide=Only(1))) == free

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from sapwood.cache import Namespace, PrefixCache
+from sapwood.cache import Match, Namespace, PrefixCache
 from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
 from sapwood.plan import SequenceResult, StepResult
 from sapwood.sched import Scheduler, Sequence
@@ -26,7 +27,7 @@ class Bench:
         index: IndexName = "radix",
         max_running: int = 8,
     ) -> None:
-        self.cache = PrefixCache(4096, CacheConfig(page_size=page_size, prefix_index=index))
+        self.cache = CountingCache(4096, CacheConfig(page_size=page_size, prefix_index=index))
         config = SchedulerConfig(chunk, max_running, schedule_policy=policy, patience_tokens=patience)
         self.scheduler = Scheduler(self.cache, config, reuse=index != "none")
         self.added: list[Sequence] = []
@@ -59,6 +60,14 @@ class Bench:
                 self.scheduler.finish(outcome.sequence.id)
         self.cache.check()
         return {work.seq: (work.start, len(work.tokens)) for work in plan.works}
+
+
+class CountingCache(PrefixCache):
+    lookups = 0
+
+    def match(self, namespace: Namespace, tokens: NDArray[np.int32]) -> Match:
+        self.lookups += 1
+        return super().match(namespace, tokens)
 
 
 def missed(sequence: Sequence) -> dict[str, int]:
@@ -268,3 +277,85 @@ def test_a_stretch_that_a_stalled_reader_would_compute_is_not_waited_for() -> No
     bench.scheduler._start(bench.added[1], Overlap())
     bench.add((*range(5000, 5020), 7, 8))
     assert bench.step() == {1: (40, 20), 3: (0, 20)}
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "default", "lpm", "priority"])
+@pytest.mark.parametrize("followers", [1, 63, 64, 65, 200, 1000])
+def test_an_unrelated_prompt_is_not_held_up_by_followers_however_many_they_are(
+    followers: int, policy: OrderName
+) -> None:
+    """Each step looks at 64 more of them; those that it knows to follow cost no look."""
+    bench = Bench(chunk=40, policy=policy)
+    bench.add(range(2000))
+    for _ in range(followers):
+        bench.add(range(2000))
+    unrelated = bench.add(range(3000, 3010))
+    steps = 0
+    while unrelated.lease is None and unrelated.reuse is None:
+        assert set(bench.step()) <= {1, unrelated.id}
+        steps += 1
+    assert steps == 1 + followers // 64
+
+
+@pytest.mark.parametrize("followers", [10, 100, 1000, 10_000])
+def test_followers_that_are_known_are_not_looked_up_again(followers: int) -> None:
+    bench = Bench(chunk=4)
+    bench.add(range(1000))
+    for _ in range(followers):
+        bench.add(range(1000))
+    counts = []
+    for _ in range(1 + followers // 64 + 3):
+        bench.cache.lookups = 0
+        bench.step()
+        counts.append(bench.cache.lookups)
+    assert max(counts) <= 2 * 64 + 4
+    assert counts[-3:] == [0, 0, 0]
+
+
+def test_a_follower_is_charged_once_for_a_stretch_however_long_it_waits_and_never_more_than_its_length() -> (
+    None
+):
+    bench = Bench(chunk=40, policy="default", patience=100)
+    bench.add(range(1000))
+    bench.step()
+    follower = bench.add(range(900))
+    bench.scheduler._queue._table.column("passed")[0] = 100  # At the front, so it is looked at in each step.
+    for _ in range(10):
+        bench.step()
+        assert follower.followed == 899 - 40
+    while follower.lease is None:
+        bench.step()
+    assert follower.reuse is not None
+    assert follower.reuse.reused == 899
+
+
+@pytest.mark.parametrize("ending", ["abort", "fail", "flush"])
+def test_followers_are_looked_at_again_at_once_when_their_leader_no_longer_leads(ending: str) -> None:
+    bench = Bench(chunk=40)
+    for _ in range(4):
+        bench.add(range(400))
+    bench.step()
+    if ending == "abort":
+        bench.scheduler.abort(SeqId(1))
+    elif ending == "flush":
+        bench.cache.flush()
+    else:
+        bench.step(failing=True)
+    assert 2 in bench.step() or ending == "flush"
+    while bench.scheduler.running:
+        bench.step()
+    assert all(s.reuse is not None for s in bench.added[1:])
+    assert bench.scheduler.waiting == 0
+
+
+def test_one_that_follows_to_a_shorter_end_than_all_it_lacks_stops_before_what_is_too_short_to_wait_for() -> (
+    None
+):
+    bench = Bench(chunk=10)
+    bench.add(range(1000))
+    bench.step()
+    follower = bench.add((*range(55), *range(5000, 5100)))
+    while follower.reuse is None:
+        bench.step()
+    # At 40 of 55 the 15 that are left are not worth a step.
+    assert (follower.reuse.reused, follower.reuse.missed["in_flight"]) == (40, 15)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapwood.cache import Namespace, PrefixCache
+from sapwood.cache import Lease, Namespace, PageIds, PrefixCache
 from sapwood.config import CacheConfig, OrderName, SchedulerConfig
 from sapwood.plan import SequenceResult, StepResult
 from sapwood.sched import Scheduler, Sequence
@@ -220,7 +222,7 @@ def test_what_only_a_victim_holds_of_a_match_is_gone_with_it_and_what_a_pin_hold
     bench.step()
     assert bench.running == [2]
     assert bench.cache.room() == 49
-    bench.add(0, 0, prompt=(*shared, *range(500, 680)))
+    bench.add(0, 0, 20, prompt=(*shared, *range(500, 680)))
     bench.step()
     assert bench.running == [3]
 
@@ -323,3 +325,32 @@ def test_everyone_ends_nobody_goes_twice_in_a_step_and_only_for_a_better_priorit
             break
     assert (bench.scheduler.running, bench.scheduler.waiting) == (0, 0)
     assert all(len(s) == s.max_len for s in bench.added)
+
+
+class CountingCache(PrefixCache):
+    asked = 0
+
+    def freed_by(self, leases: Set[Lease]) -> PageIds:
+        self.asked += 1
+        return super().freed_by(leases)
+
+
+@pytest.mark.parametrize("waiting", [1, 20, 200])
+def test_what_preempting_would_free_is_asked_once_however_many_wait_in_vain(waiting: int) -> None:
+    bench = Bench(500)
+    bench.cache.__class__ = CountingCache
+    assert isinstance(bench.cache, CountingCache)
+    bench.add(0, 400)
+    bench.add(9, 50)
+    bench.step()
+    for _ in range(waiting):
+        bench.add(1, 300)
+    bench.cache.asked = 0
+    bench.step()
+    assert bench.scheduler.preemptions == 0
+    assert bench.cache.asked <= 2, "of nobody, and of all that are worse"
+
+
+def test_nobody_preempted_frees_nothing() -> None:
+    bench = three_that_fill_the_pool()
+    assert len(bench.cache.freed_by(set())) == 0

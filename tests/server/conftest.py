@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import pytest
 
 from sapwood.config import ServerConfig
 from sapwood.server import Server
+from sapwood.server.ledgers import Clock
 from server.fakes import FakeBuilt, FakeFacts, build_fake
 
 
@@ -31,11 +33,13 @@ class Served:
 
 
 @contextmanager
-def serving(facts: FakeFacts | None = None, **settings: object) -> Iterator[Served]:
-    """Serve a fake model in a thread, over a real socket."""
+def serving(
+    facts: FakeFacts | None = None, clock: Clock = time.monotonic, **settings: object
+) -> Iterator[Served]:
+    """Serve a fake model in a thread, over a real socket; promises of the contract ledgers live by `clock`."""
     built, ready = build_fake(facts), threading.Event()
     config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
-    server = Server(lambda: built, config, lambda _line: ready.set())
+    server = Server(lambda: built, config, lambda _line: ready.set(), clock)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sapwood.cache import HitRateCurve, PrefixCache
-from sapwood.chat import ChatTemplate, Detokenizer, Tokenizer, TokenizerFacts
+from sapwood.chat import ChatTemplate, Detokenizer, Guides, Tokenizer, TokenizerFacts
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.engine import Engine, EngineLoop, ModelFacts
 from sapwood.model.fake import FakeRunner
@@ -118,6 +118,7 @@ def build_fake(facts: FakeFacts | None = None, *, script: bytes | None = None) -
         curve=HitRateCurve(facts.capacity_pages * facts.page_size, config),
         pin_tokens=facts.pin_tokens,
         paranoid=True,
+        guides=Guides(tokenizer, facts.vocab_size, (EOS,)),
     )
     return FakeBuilt(
         EngineLoop(engine).start(), tokenizer, ChatTemplate.for_tokenizer(TEMPLATE, tokenizer), facts, runner

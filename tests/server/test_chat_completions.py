@@ -184,7 +184,7 @@ def test_unknown_fields_are_named_in_a_header(served: Served) -> None:
 
 
 def test_what_another_server_would_do_is_refused_rather_than_ignored(served: Served) -> None:
-    for name, value in (("guided_json", {}), ("structured_outputs", {"regex": "a"}), ("bad_words", ["a"])):
+    for name, value in (("regex", "a"), ("prompt_logprobs", 1), ("bad_words", ["a"])):
         with pytest.raises(openai.BadRequestError) as caught:
             chat(served, extra_body={name: value})
         assert (caught.value.param, caught.value.code) == (name, "unsupported_parameter")
@@ -219,13 +219,6 @@ def test_too_long_a_prompt_is_refused_with_numbers_before_any_work(served: Serve
         with pytest.raises(openai.BadRequestError) as caught:
             chat(served, stream=stream, **{name: 4096})
         assert (caught.value.code, caught.value.param) == ("context_length_exceeded", name)
-
-
-def test_tools_are_refused_rather_than_ignored(served: Served) -> None:
-    tool: Any = {"type": "function", "function": {"name": "f", "parameters": {}}}
-    with pytest.raises(openai.BadRequestError) as caught:
-        chat(served, tools=[tool])
-    assert (caught.value.param, caught.value.code) == ("tools", "unsupported_parameter")
 
 
 def test_an_unknown_model_is_not_found(served: Served) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import NotFoundError
+from sapwood.server.caller import Caller
 from sapwood.server.explain import PLACES, REASONS, Explanations, cache_header
 from sapwood.types import Usage
 from server.conftest import Served
@@ -94,17 +95,17 @@ def test_only_the_latest_calls_are_kept() -> None:
     explanations = Explanations(kept=3)
     for i in range(5):
         explanations.note(f"cmpl-{i}", 0, Usage(4, 1, {"never_seen": 3}))
-    assert [explanations.get(f"cmpl-{i}")["prompt_tokens"] for i in (2, 3, 4)] == [4, 4, 4]
+    assert [explanations.get(f"cmpl-{i}", Caller())["prompt_tokens"] for i in (2, 3, 4)] == [4, 4, 4]
     for i in (0, 1):
         with pytest.raises(NotFoundError, match="latest 3"):
-            explanations.get(f"cmpl-{i}")
+            explanations.get(f"cmpl-{i}", Caller())
 
 
 def test_a_forgotten_call_that_goes_on_is_remembered_again() -> None:
     explanations = Explanations(kept=1)
     for call in ("cmpl-a", "cmpl-b", "cmpl-a"):
         explanations.note(call, 0, Usage(1, 0, {"last_token": 1}))
-    assert explanations.get("req-a")["id"] == "cmpl-a"
+    assert explanations.get("req-a", Caller())["id"] == "cmpl-a"
 
 
 def test_reasons_that_are_new_are_counted_too() -> None:
@@ -112,7 +113,7 @@ def test_reasons_that_are_new_are_counted_too() -> None:
     assert cache_header([usage]) == "reused=2;missed=8;never_seen=6;last_token=1;zzz=1"
     explanations = Explanations()
     explanations.note("cmpl-a", 0, usage)
-    assert sum(explanations.get("cmpl-a")["missed"].values()) == 8
+    assert sum(explanations.get("cmpl-a", Caller())["missed"].values()) == 8
 
 
 # ---- what else is told ------------------------------------------------------------------------------------
@@ -195,12 +196,12 @@ def test_seconds_are_told_as_people_read_them_and_several_prompts_are_put_togeth
     )
     explanations.note("cmpl-a", 0, Usage(4, 0, {"never_seen": 4}, saved_seconds=0.0))
     explanations.note("cmpl-a", 1, late)
-    told = explanations.get("cmpl-a")
+    told = explanations.get("cmpl-a", Caller())
     names = ("evicted_seconds_ago", "waited_for_leader_ms", "time_saved_ms")
     assert [told[name] for name in names] == [40.1, 13, 812]
     assert [told["requests"][0][name] for name in names] == [None, 0, 0]
     explanations.note("cmpl-a", 2, Usage(4, 2, {"never_seen": 2}))
-    assert explanations.get("cmpl-a")["time_saved_ms"] is None, "of one prompt it is not known"
+    assert explanations.get("cmpl-a", Caller())["time_saved_ms"] is None, "of one prompt it is not known"
 
 
 def test_new_reasons_are_in_the_header_and_in_the_metrics(served: Served) -> None:

@@ -41,7 +41,7 @@ def error_of(answer: httpx.Response, status: int) -> dict[str, Any]:
         ("POST", "/v1/responses", 404, "unknown_url"),
         ("GET", CHAT, 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
-        ("GET", "/flush_cache", 405, "method_not_allowed"),
+        ("GET", "/tokenize", 405, "method_not_allowed"),
     ],
 )
 def test_routes_that_are_not_there(served: Served, method: str, path: str, status: int, code: str) -> None:

@@ -26,9 +26,16 @@ def test_a_dropped_stream_leaves_a_full_record() -> None:
         "completion_tokens": 3,
         "first_token_seconds": 0.1,
         "seconds": 0.5,
+        "tenant": "",
     }
     line = written(record, as_json=False)
     assert line == "POST /v1/completions · 200 · reused 8 of 10 tokens · wrote 3 · 0.50 s · cancelled\n"
+
+
+def test_a_record_says_whose_request_it_was() -> None:
+    record = Record("1", "GET", "/v1/models", 200, tenant="team-a")
+    assert written(record, as_json=False) == "GET /v1/models · 200 · team-a · 0.00 s\n"
+    assert json.loads(written(record, as_json=True))["tenant"] == "team-a"
 
 
 def test_health_polls_are_not_logged_but_failures_are() -> None:

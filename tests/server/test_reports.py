@@ -87,7 +87,7 @@ def test_a_hundred_flushes_right_after_an_answer_empty_the_cache(served: Served)
 
 @pytest.mark.parametrize(
     "path",
-    ["/reset_prefix_cache", "/update_weights", "/release_memory_occupation", "/sleep", "/v1/cache/clear"],
+    ["/update_weights", "/release_memory_occupation", "/sleep", "/v1/cache/clear"],
 )
 def test_a_verb_that_is_not_there_never_says_yes(served: Served, path: str) -> None:
     """AD-03. What each verb that is there does is checked where the verb is."""

@@ -15,11 +15,12 @@ from server.fakes import build_fake
 
 
 def samples(served: Served) -> dict[tuple[str, str], float]:
-    """(name, the label besides model) → value."""
+    """(name, the label besides model) → value. Only what has our own name."""
     answer = served.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     found = {}
-    for family in text_string_to_metric_families(answer.text):
+    families = text_string_to_metric_families(answer.text)
+    for family in (each for each in families if each.name.startswith("sapwood_")):
         for sample in family.samples:
             assert sample.labels.pop("model") == "toy"
             found[sample.name, ",".join(sample.labels.values())] = sample.value

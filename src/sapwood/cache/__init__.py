@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sapwood.cache.books import Books, Flushed
 from sapwood.cache.curve import CurvePoint, HitRateCurve
-from sapwood.cache.keys import Namespace
+from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.lease import Lease
 from sapwood.cache.prefix_cache import History, Match, PrefixCache
 
@@ -17,5 +17,7 @@ __all__ = [
     "Lease",
     "Match",
     "Namespace",
+    "PageIds",
     "PrefixCache",
+    "Tokens",
 ]

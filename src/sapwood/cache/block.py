@@ -18,7 +18,7 @@ class Block:
     `pins` counts the leases whose path goes through this block. Every such path goes through `parent` too.
     """
 
-    __slots__ = ("after", "alike", "before", "content", "hash", "page", "parent", "pins")
+    __slots__ = ("after", "alike", "before", "content", "filed", "hash", "page", "parent", "pins")
 
     def __init__(self, page: int, chained: ChainHash, parent: Parent, content: bytes) -> None:
         self.page = page
@@ -27,6 +27,8 @@ class Block:
         self.content = content
         """The bytes of page_size int32 tokens."""
         self.pins = 0
+        self.filed = False
+        """Whether it can be found."""
         self.before: Block | None = None
         """The neighbours in the free queue; None at its ends, and outside it."""
         self.after: Block | None = None

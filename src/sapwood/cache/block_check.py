@@ -105,6 +105,7 @@ def _found(held: BlockMap, name_of: Callable[[Block], ChainHash]) -> dict[int, B
             _require(id(block) not in found, block, "is filed twice")
             found[id(block)] = block
             _require(block.hash == chained, block, "is filed under the hash of another")
+            _require(block.filed, block, "can be found and says that it cannot")
             _require(block.hash == name_of(block), block, "has the hash of other tokens or another parent")
             same = held.find(block.hash, block.parent, block.content)
             _require(same is block, block, "is held twice")

@@ -46,6 +46,7 @@ class BlockMap:
     def add(self, block: Block) -> None:
         block.alike = self._first.get(block.hash)
         self._first[block.hash] = block
+        block.filed = True
 
     def remove(self, block: Block) -> None:
         """Raises BooksError if the block is not here."""
@@ -62,9 +63,9 @@ class BlockMap:
             self._first[block.hash] = block.alike
         else:
             del self._first[block.hash]
-        block.alike = None
+        block.alike, block.filed = None, False
 
     def clear(self) -> None:
         for block in list(self):
-            block.alike = None
+            block.alike, block.filed = None, False
         self._first.clear()

@@ -15,8 +15,8 @@ thus unpinned, and nearer to the head. So nothing follows the head, and every ca
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from sapwood.cache.check import Claims
 from sapwood.cache.free_queue import FreeQueue
 from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens
+from sapwood.cache.lookups import MOST_PAGES, Lookups
 from sapwood.cache.retention import Retention
 from sapwood.errors import BooksError, UsageError
 
@@ -75,11 +76,15 @@ class BlockIndex:
     """Implements PrefixIndex, least recently used first.
 
     hash_of: names pages; a bad one costs time only. ghosts: the most to keep, by default a multiple of the most
-    pages ever held.
+    pages ever held. remembered: pages of prompts that need not be hashed again when they are looked up again.
     """
 
     def __init__(
-        self, page_size: int, hash_of: HashFunction = blake2b_128, ghosts: int | None = None
+        self,
+        page_size: int,
+        hash_of: HashFunction = blake2b_128,
+        ghosts: int | None = None,
+        remembered: int = MOST_PAGES,
     ) -> None:
         self.page_size = page_size
         self.pages = 0
@@ -88,19 +93,22 @@ class BlockIndex:
         self.queue = FreeQueue()
         self.ghosts = BlockGhosts(ghosts)
         self._hash_of = hash_of
+        self._lookups = Lookups(page_size, hash_of, remembered)
         self._epoch = 0
         self._now = 0.0
 
     def match(self, namespace: Namespace, tokens: Tokens) -> int:
-        return len(self._find(namespace, tokens))
+        found = self._lookups.of(namespace, tokens).found(self.map)
+        return min(len(found), len(tokens) // self.page_size)
 
     def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:
+        lookup = self._lookups.of(namespace, tokens)
         found = self._find(namespace, tokens)
         known = len(found)
         chained = self._hash_behind(found[-1] if found else namespace)
         evicted_at = None
-        for content in islice(self._cut(tokens), known, None):
-            following = self._hash_of(chained + content)
+        for page in range(known, len(tokens) // self.page_size):
+            following = lookup.hash(page)
             ghost = self.ghosts.get(following)
             if ghost is None:
                 break
@@ -110,7 +118,9 @@ class BlockIndex:
         return Trace(len(found), known, self.ghosts.followers(chained) > 0, evicted_at)
 
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
-        return sum(block.pins == 0 for block in self._find(namespace, tokens))
+        found = self._find(namespace, tokens)
+        # Whoever pins a block pins all before it.
+        return len(found) - bisect_left(found, True, key=lambda block: block.pins == 0)
 
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:
         cursor = BlockCursor(self, namespace, self._epoch)
@@ -183,17 +193,7 @@ class BlockIndex:
 
     def _find(self, namespace: Namespace, tokens: Tokens) -> list[Block]:
         """The longest prefix held."""
-        found: list[Block] = []
-        parent: Parent = namespace
-        chained = root_hash(namespace, self._hash_of)
-        for content in self._cut(tokens):
-            chained = self._hash_of(chained + content)
-            block = self.map.find(chained, parent, content)
-            if block is None:
-                break
-            found.append(block)
-            parent = block
-        return found
+        return self._lookups.of(namespace, tokens).found(self.map)[: len(tokens) // self.page_size]
 
     def _cut(self, tokens: Tokens) -> Iterator[bytes]:
         """The bytes of each full page."""

@@ -14,7 +14,7 @@ _DEPTH_STEP = 0.5
 _TICK = 1.0
 """Seconds after which ages are looked at again; the youngest age is eight times as long."""
 
-_MOST_MOVES = 16
+_MOST_MOVES = 8
 """Leaves that are moved to an older shelf at once, so that no step pays for a long pause. The others stay a little
 longer on a younger shelf, where the oldest go first too."""
 
@@ -48,7 +48,8 @@ class DensityOrder(Generic[LeafT]):
     `attention_pages` A, a token at depth d costs 1 + d/A times one at the start. None: all cost the same.
 
     All ages are those of one moment, `_settled`, at most a tick ago but for leaves still to be moved: so leaves
-    stand in the right order to each other, and an eviction finds the first at hand.
+    stand in the right order to each other, and an eviction finds the first at hand. It costs some moves and
+    their shelves; all shelves are looked at once a tick, and once for each time that the values are learned.
     """
 
     def __init__(self, capacity: int, attention_pages: float | None = None) -> None:
@@ -56,7 +57,8 @@ class DensityOrder(Generic[LeafT]):
         self.now = 0.0
         self._attention_pages = attention_pages
         self._settled = 0.0
-        self._behind = False
+        self._aging: list[_Shelf[LeafT]] = []
+        """Shelves from which leaves may have to move on, as of `_settled`."""
         self._values = self.density.values
         self._shelves: dict[_Label, _Shelf[LeafT]] = {}
         self._by_worth: LeafHeap[_Shelf[LeafT]] = LeafHeap(self._worth)
@@ -83,8 +85,11 @@ class DensityOrder(Generic[LeafT]):
 
     def first(self) -> LeafT:
         """Of the leaves of least worth, the least recently used. Raises BooksError if there is none."""
-        if self._behind or self.now - self._settled >= _TICK or self.density.values is not self._values:
-            self._settle()
+        if self.density.values is not self._values:
+            self._file_anew()
+        if self.now - self._settled >= _TICK:
+            self._settled, self._aging = self.now, list(self._shelves.values())
+        self._move_on()
         return self._by_worth.first().first()
 
     def alike(self, one: LeafT, other: LeafT) -> bool:
@@ -130,23 +135,32 @@ class DensityOrder(Generic[LeafT]):
         return shelf
 
     def _refile(self, shelf: _Shelf[LeafT]) -> None:
+        """It has another first leaf; without any it is dropped."""
         if shelf.heap is not None:
             shelf.heap.remove(shelf)
         if shelf:
             self._by_worth.add(shelf)
+        else:
+            del self._shelves[shelf.label]
 
-    def _settle(self) -> None:
-        """Move what has grown older, drop empty shelves, file the others by the newest values."""
-        self._settled, self._values = self.now, self.density.values
+    def _move_on(self) -> None:
+        """Move what has grown older; only the shelves that this touches are filed again."""
         moves = _MOST_MOVES
-        for shelf in list(self._shelves.values()):
+        while self._aging and moves:
+            shelf, before = self._aging[-1], moves
             # Within a shelf the least recently used leaves are the oldest.
             while moves and shelf and self._is_older(leaf := shelf.first(), shelf.label.age):
                 shelf.remove(leaf)
-                self._shelf_for(leaf).add(leaf)
+                self.add(leaf)
                 moves -= 1
-        self._behind = moves == 0
-        self._shelves = {label: shelf for label, shelf in self._shelves.items() if shelf}
+            if moves < before:
+                self._refile(shelf)
+            if moves:
+                self._aging.pop()
+
+    def _file_anew(self) -> None:
+        """All shelves by the newest values."""
+        self._values = self.density.values
         self._by_worth = LeafHeap(self._worth)
         for shelf in self._shelves.values():
             self._by_worth.add(shelf)

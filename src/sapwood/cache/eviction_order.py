@@ -22,6 +22,10 @@ from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import BooksError
 
+_MOST_ENDINGS = 64
+"""Retentions that are ended at once, so that no step pays for all that end together. The others end a few steps
+later, or as soon as nothing else is left to be evicted."""
+
 
 class LeafOrder(Protocol[LeafT]):
     """Leaves in the order of one policy."""
@@ -103,11 +107,9 @@ class EvictionOrder(Generic[LeafT]):
         return len(self._plain) + len(self._retained)
 
     def advance(self, now: float) -> None:
-        """Leaves whose retention has ended are ordered like all others from now on."""
+        """Leaves whose retention has ended are ordered like all others from now on, some of many a little later."""
         self._plain.now = now
-        while self._expiries and (expiry := self._expiries.first()).at <= now:
-            self.remove(expiry.leaf)
-            self.add(expiry.leaf)
+        self._end_some()
 
     def add(self, leaf: LeafT) -> None:
         if leaf.retention is not None and not leaf.retention.holds(self._plain.now):
@@ -122,6 +124,8 @@ class EvictionOrder(Generic[LeafT]):
 
     def first(self) -> LeafT:
         """Who goes next; it stays. Raises BooksError if there is none."""
+        if not self._plain:
+            self._end_some()
         return self._plain.first() if self._plain or not self._retained else self._retained.first()
 
     def remove(self, leaf: LeafT) -> None:
@@ -142,6 +146,13 @@ class EvictionOrder(Generic[LeafT]):
 
     def reused(self, leaf: LeafT, pages: int) -> None:
         self._plain.reused(leaf, pages)
+
+    def _end_some(self) -> None:
+        for _ in range(_MOST_ENDINGS):
+            if not self._expiries or (expiry := self._expiries.first()).at > self._plain.now:
+                return
+            self.remove(expiry.leaf)
+            self.add(expiry.leaf)
 
     def check(self, expected: Collection[LeafT]) -> None:
         """Raises BooksError unless exactly the expected leaves are here, each in place and under its key."""

@@ -27,6 +27,7 @@ from sapwood.cache.check import Claims
 from sapwood.cache.index import PrefixIndex
 from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.lease import Lease
+from sapwood.cache.lookups import MOST_PAGES
 from sapwood.cache.no_index import NoIndex
 from sapwood.cache.pool import PagePool
 from sapwood.cache.radix import RadixIndex
@@ -34,6 +35,8 @@ from sapwood.cache.retention import Retention
 from sapwood.cache.siblings import Siblings
 from sapwood.config import CacheConfig
 from sapwood.errors import BooksError, OutOfPagesError
+
+_REMEMBERED_POOLS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,19 @@ class PrefixCache:
 
     def freed_by(self, leases: Set[Lease]) -> PageIds:
         """Pages that only these leases hold: releasing them would make so much room. Changes nothing."""
+        if not leases:
+            return np.empty(0, np.int32)
         held, gone = np.zeros((2, self.capacity_pages), np.bool_)
         for lease in self._leases:
             (gone if lease in leases else held)[lease.table] = True
         return np.flatnonzero(gone & ~held).astype(np.int32)
+
+    def held_beyond(self, leases: Set[Lease]) -> PageIds:
+        """Pages that other leases than these hold, each once. Changes nothing."""
+        held = np.zeros(self.capacity_pages, np.bool_)
+        for lease in self._leases - leases:
+            held[lease.table] = True
+        return np.flatnonzero(held).astype(np.int32)
 
     def advance(self, now: float) -> None:
         """It is now `now`, in seconds of a clock that only rises. What is older follows from it."""
@@ -269,7 +281,7 @@ def _index_for(capacity: int, config: CacheConfig) -> PrefixIndex:
     if config.prefix_index == "none":
         return NoIndex()
     if config.prefix_index == "blocks":
-        return BlockIndex(config.page_size)
+        return BlockIndex(config.page_size, remembered=min(MOST_PAGES, _REMEMBERED_POOLS * capacity))
     return RadixIndex(capacity, config)
 
 

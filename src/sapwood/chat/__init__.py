@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sapwood.chat.body import at, clean_text, read_json, shown
+from sapwood.chat.constrain import Guides
 from sapwood.chat.detok import Detokenizer
 from sapwood.chat.encode import encode_continuation, encode_conversation, encode_prompt
+from sapwood.chat.forced_calls import constrained, forced_calls
 from sapwood.chat.messages import Conversation, Message
 from sapwood.chat.openai import (
     CompletionCall,
@@ -32,10 +34,13 @@ from sapwood.chat.places import Place, place_in_conversation, place_in_prompt
 from sapwood.chat.sse import DONE, KEEP_ALIVE, SseReader, encode_event
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer, TokenizerFacts
+from sapwood.chat.tool_answer import AnswerReader, NumberedCall, ToolReading
+from sapwood.chat.tools import ToolUse
 
 __all__ = [
     "DONE",
     "KEEP_ALIVE",
+    "AnswerReader",
     "ChatAnswer",
     "ChatStream",
     "ChatTemplate",
@@ -46,9 +51,11 @@ __all__ = [
     "Conversation",
     "Detokenizer",
     "Echo",
+    "Guides",
     "Head",
     "Json",
     "Message",
+    "NumberedCall",
     "Options",
     "PinCall",
     "Place",
@@ -56,13 +63,17 @@ __all__ = [
     "SseReader",
     "Tokenizer",
     "TokenizerFacts",
+    "ToolReading",
+    "ToolUse",
     "at",
     "check_tokens",
     "clean_text",
+    "constrained",
     "encode_continuation",
     "encode_conversation",
     "encode_event",
     "encode_prompt",
+    "forced_calls",
     "parse_chat",
     "parse_completion",
     "parse_conversation",

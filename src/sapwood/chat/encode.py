@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sapwood.chat.lookalikes import Segment, unused_characters
 from sapwood.chat.messages import Conversation
 from sapwood.chat.prefill import render_left_open
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
+from sapwood.chat.tools import without_tools
 from sapwood.errors import RequestError
 
 
@@ -59,15 +61,26 @@ def encode_segments(tokenizer: Tokenizer, segments: Iterable[Segment]) -> list[i
 def render_conversation(template: ChatTemplate, conversation: Conversation) -> list[Segment]:
     """A conversation as its model's template writes it. Raises RequestError where it refuses."""
 
-    def render(messages: Sequence[Mapping[str, str]]) -> list[Segment]:
+    messages = [
+        message.as_template_dict(text_arguments=template.text_arguments) for message in conversation.messages
+    ]
+    tools: Sequence[Mapping[str, Any]] | None = conversation.tools or None
+    if not template.knows_tools and _has_tools(conversation):
+        messages, tools = without_tools(messages, conversation.tools), None
+
+    def render(messages: Sequence[Mapping[str, Any]]) -> list[Segment]:
         return template.render(
             messages,
             add_generation_prompt=conversation.add_generation_prompt,
+            tools=tools,
             extra=conversation.template_kwargs,
         )
 
-    messages = [message.as_template_dict() for message in conversation.messages]
     if not conversation.continue_final_message:
         return render(messages)
-    (mark,) = unused_characters([messages, conversation.template_kwargs], 1)
+    (mark,) = unused_characters([messages, tools, conversation.template_kwargs], 1)
     return render_left_open(render, messages, mark)
+
+
+def _has_tools(conversation: Conversation) -> bool:
+    return bool(conversation.tools) or any(message.tool_calls for message in conversation.messages)

@@ -15,8 +15,11 @@ from pydantic import BeforeValidator, Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
+from sapwood.chat.openai_format import parse_format
+from sapwood.chat.openai_tools import MAX_TOOLS, Tools, parse_tool_calls, parse_tools
 from sapwood.chat.retention import FIELD, MOST, parse_retention
 from sapwood.chat.template_kwargs import check_template_kwargs
+from sapwood.chat.tools import ToolUse
 from sapwood.chat.unsupported import (
     CHAT_REFUSED,
     COMPLETION_REFUSED,
@@ -49,6 +52,7 @@ LONGEST: Mapping[str, int] = MappingProxyType(
         "stop": MAX_STOPS,
         "stop_token_ids": 4096,
         "stream_options": 16,
+        "tools": MAX_TOOLS,
     }
 )
 """Most entries of the lists and objects in a body."""
@@ -81,6 +85,8 @@ class CompletionCall:
 class ChatCall:
     options: Options
     conversation: Conversation
+    tool_use: ToolUse | None = None
+    """How the answer may call the conversation's tools; None for not at all."""
 
 
 class StreamOptions(Body):
@@ -117,6 +123,12 @@ class _Fields(Body):
     cache_salt: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     priority: Integer | None = None
     cache_retention: Any = None
+    response_format: Any = None
+    structured_outputs: Any = None
+    guided_json: Any = None
+    guided_regex: Any = None
+    guided_choice: Any = None
+    guided_grammar: Any = None
 
 
 class CompletionBody(_Fields):
@@ -132,6 +144,8 @@ class MessageBody(Body):
     content: Any = None
     name: Text | None = None
     tool_call_id: Text | None = None
+    tool_calls: Any = None
+    reasoning_content: Text | None = None
 
 
 class ChatBody(_Fields):
@@ -142,6 +156,9 @@ class ChatBody(_Fields):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
 
 
 def parse_completion(
@@ -194,14 +211,15 @@ def parse_chat(
     params = _params(
         body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None, defaults=defaults
     )
-    return ChatCall(options=_options(body, params, ignored), conversation=_conversation(body))
+    tools = _tools(body)
+    return ChatCall(_options(body, params, ignored), _conversation(body, tools), tools.use)
 
 
 def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
     """Only the conversation of a chat body. Raises RequestError that names the offending field."""
     body = read_body(ChatBody, fields, LONGEST)
     _unparsed(body, CHAT_REFUSED)
-    return _conversation(body)
+    return _conversation(body, _tools(body))
 
 
 def parse_prompt(value: object, path: str, vocab_size: int) -> Prompt:
@@ -286,6 +304,7 @@ def _params(
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
         best_of=best_of,
+        constraint=parse_format(body.__dict__),
         **settings,
     )
 
@@ -331,7 +350,11 @@ def _options(body: _Fields, params: SamplingParams, ignored: tuple[str, ...]) ->
     )
 
 
-def _conversation(body: ChatBody) -> Conversation:
+def _tools(body: ChatBody) -> Tools:
+    return parse_tools(body.tools, body.tool_choice, body.parallel_tool_calls)
+
+
+def _conversation(body: ChatBody, tools: Tools) -> Conversation:
     messages = tuple(_message(message, f"messages[{i}]") for i, message in enumerate(body.messages))
     goes_on = bool(body.continue_final_message)
     if goes_on and messages[-1].role != "assistant":
@@ -348,6 +371,7 @@ def _conversation(body: ChatBody) -> Conversation:
         messages=messages,
         add_generation_prompt=body.add_generation_prompt is not False and not goes_on,
         continue_final_message=goes_on,
+        tools=tools.defined,
         template_kwargs=check_template_kwargs(body.chat_template_kwargs or {}),
     )
 
@@ -355,8 +379,17 @@ def _conversation(body: ChatBody) -> Conversation:
 def _message(body: MessageBody, path: str) -> Message:
     refuse(body.model_extra or {}, MESSAGE_REFUSED, f"{path}.")
     role: Role = body.role
+    calls = parse_tool_calls(body.tool_calls, f"{path}.tool_calls")
+    if calls and role != "assistant":
+        raise RequestError(f"'{path}.tool_calls' is the assistant's to make", param=f"{path}.tool_calls")
     return Message(
-        role, _parts(body.content, f"{path}.content"), name=body.name, tool_call_id=body.tool_call_id
+        role,
+        # Beside calls, no text at all and an empty one are the same.
+        () if calls and body.content in (None, "", []) else _parts(body.content, f"{path}.content"),
+        name=body.name,
+        tool_call_id=body.tool_call_id,
+        tool_calls=calls,
+        reasoning=body.reasoning_content if role == "assistant" else None,
     )
 
 

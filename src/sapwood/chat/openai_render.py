@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sapwood.chat.tool_answer import AnswerReader, NumberedCall, ToolReading
 from sapwood.types import Delta, Event, FinishReason, PromptScored, Started, TokenLogprob, Usage
 
 Json = dict[str, Any]
@@ -85,20 +86,28 @@ class _Answer:
     logprobs: list[TokenLogprob | None] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     finish: FinishReason | None = None
+    reader: AnswerReader | None = None
+    calls: list[NumberedCall] = field(default_factory=list)
 
     def add(self, delta: Delta) -> None:
-        self.text += delta.text
+        for piece in (delta.text,) if self.reader is None else self.reader.read(delta):
+            if isinstance(piece, str):
+                self.text += piece
+            else:
+                self.calls.append(piece)
         self.tokens.extend(delta.token_ids)
         self.logprobs.extend(delta.logprobs)
         self.finish = delta.finish or self.finish
 
 
 class ChatAnswer:
-    """A chat answer in one piece."""
+    """A chat answer in one piece. With `tools` the calls in its text are told apart."""
 
-    def __init__(self, head: Head, names: TokenNames, *, n: int, logprobs: bool) -> None:
+    def __init__(
+        self, head: Head, names: TokenNames, *, n: int, logprobs: bool, tools: ToolReading | None = None
+    ) -> None:
         self._head, self._names, self._logprobs = head, names, logprobs
-        self._answers = [_Answer() for _ in range(n)]
+        self._answers = [_Answer(reader=reader) for reader in _readers(head, tools, n)]
 
     def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a chat has one prompt)
         if isinstance(event, Delta):
@@ -110,32 +119,50 @@ class ChatAnswer:
         return [{**self._head.json("chat.completion"), "choices": choices, "usage": usage_json(usages)}]
 
     def _choice(self, index: int, answer: _Answer) -> Json:
+        message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.calls:
+            message["content"] = answer.text or None
+            message["tool_calls"] = [_without_index(call_json(call)) for call in answer.calls]
         return {
             "index": index,
-            "message": {"role": "assistant", "content": answer.text, "refusal": None},
+            "message": message,
             "logprobs": chat_logprobs(answer.logprobs, self._names) if self._logprobs else None,
-            "finish_reason": answer.finish,
+            "finish_reason": _reason(answer.finish, answer.reader),
         }
 
 
 class ChatStream:
     """A chat answer in chunks: the role first, then text, then why it ended, then (if asked for) usage."""
 
-    def __init__(self, head: Head, names: TokenNames, *, n: int, logprobs: bool, include_usage: bool) -> None:
+    def __init__(
+        self,
+        head: Head,
+        names: TokenNames,
+        *,
+        n: int,
+        logprobs: bool,
+        include_usage: bool,
+        tools: ToolReading | None = None,
+    ) -> None:
         self._head, self._names, self._n = head, names, n
         self._logprobs, self._include_usage = logprobs, include_usage
+        self._readers = _readers(head, tools, n)
 
     def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a chat has one prompt)
         if isinstance(event, Started):
             return [self._chunk(i, {"role": "assistant", "content": ""}) for i in range(self._n)]
         if not isinstance(event, Delta):
             return []
-        chunks = []
-        if event.text or (self._logprobs and event.logprobs):
-            logprobs = chat_logprobs(event.logprobs, self._names) if self._logprobs else None
-            chunks.append(self._chunk(event.sample, {"content": event.text}, logprobs=logprobs))
+        reader = self._readers[event.sample]
+        pieces = [event.text] if reader is None else reader.read(event)
+        deltas: list[Json] = [_delta(piece) for piece in pieces if piece]
+        if self._logprobs and event.logprobs and not deltas:
+            deltas.append({"content": ""})
+        chunks = [self._chunk(event.sample, delta) for delta in deltas]
+        if self._logprobs and chunks:
+            chunks[0]["choices"][0]["logprobs"] = chat_logprobs(event.logprobs, self._names)
         if event.finish is not None:
-            chunks.append(self._chunk(event.sample, {}, finish=event.finish))
+            chunks.append(self._chunk(event.sample, {}, finish=_reason(event.finish, reader)))
         return chunks
 
     def end(self, usages: Sequence[Usage]) -> list[Json]:
@@ -143,12 +170,32 @@ class ChatStream:
             return []
         return [{**self._head.json("chat.completion.chunk"), "choices": [], "usage": usage_json(usages)}]
 
-    def _chunk(
-        self, index: int, delta: Json, *, logprobs: Json | None = None, finish: FinishReason | None = None
-    ) -> Json:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+    def _chunk(self, index: int, delta: Json, *, finish: str | None = None) -> Json:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
         chunk = {**self._head.json("chat.completion.chunk"), "choices": [choice]}
         return {**chunk, "usage": None} if self._include_usage else chunk
+
+
+def _readers(head: Head, tools: ToolReading | None, n: int) -> list[AnswerReader | None]:
+    return [None if tools is None else tools.reader(f"{head.id}-{sample}") for sample in range(n)]
+
+
+def _reason(finish: FinishReason | None, reader: AnswerReader | None) -> str | None:
+    return finish if finish is None or reader is None else reader.reason(finish)
+
+
+def _delta(piece: str | NumberedCall) -> Json:
+    return {"content": piece} if isinstance(piece, str) else {"tool_calls": [call_json(piece)]}
+
+
+def call_json(numbered: NumberedCall) -> Json:
+    """A call as streams have it; a whole answer's leaves out the index."""
+    function = {"name": numbered.call.name, "arguments": numbered.call.arguments}
+    return {"index": numbered.index, "id": numbered.id, "type": "function", "function": function}
+
+
+def _without_index(call: Json) -> Json:
+    return {name: value for name, value in call.items() if name != "index"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ def _marked_prompt(template: ChatTemplate, conversation: Conversation) -> _Marke
     values = [
         *(message.as_template_dict() for message in conversation.messages),
         conversation.template_kwargs,
+        conversation.tools,
     ]
     opening, closing = unused_characters(values, 2)
     messages = tuple(

@@ -7,11 +7,12 @@ text itself may well occur again in what the template writes after it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sapwood.chat.lookalikes import Segment
 from sapwood.errors import RequestError
 
-Messages = Sequence[dict[str, str]]
+Messages = Sequence[dict[str, Any]]
 RenderMessages = Callable[[Messages], list[Segment]]
 
 
@@ -21,7 +22,7 @@ def render_left_open(render: RenderMessages, messages: Messages, mark: str) -> l
     `mark` is one character that is in none of the texts. Raises RequestError if the template does not write the
     last message.
     """
-    text = messages[-1]["content"]
+    text: str = messages[-1]["content"]
     segments = render([*messages[:-1], {**messages[-1], "content": text + mark}])
     marked = _joined(segments)
     end = marked.rfind(mark)

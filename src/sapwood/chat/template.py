@@ -16,6 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sapwood.chat.lookalikes import STAND_INS, LookalikeGuard, Segment
 from sapwood.chat.tokenizer import SpecialToken, Tokenizer
+from sapwood.chat.tools import style_of
 from sapwood.errors import ModelError, RequestError
 
 __all__ = ["DEFAULT_TEMPLATE", "RESERVED_NAMES", "ChatTemplate", "Segment"]
@@ -45,7 +46,14 @@ RESERVED_NAMES = frozenset(
 
 
 class ChatTemplate:
-    """A compiled template. `notice` says what an operator should know about it, or is None."""
+    """A compiled template.
+
+    Attributes:
+        notice: what an operator should know about it, or None.
+        knows_tools: whether it writes tools into the prompt.
+        tool_style: the format in which its model calls them.
+        text_arguments: whether it wants the arguments of earlier calls as JSON text. Most want the object.
+    """
 
     def __init__(
         self,
@@ -73,6 +81,9 @@ class ChatTemplate:
             self._reads = meta.find_undeclared_variables(environment.parse(source))
         except (jinja2.TemplateError, RecursionError) as error:
             raise ModelError(f"the model's chat template is not valid Jinja: {error}") from error
+        self.knows_tools = "tools" in self._reads
+        self.tool_style = style_of(source, knows_tools=self.knows_tools)
+        self.text_arguments = "tool_calls" in source and not self._takes({}) and self._takes("{}")
 
     @classmethod
     def for_tokenizer(
@@ -86,6 +97,21 @@ class ChatTemplate:
             eos_token="" if tokenizer.eos_id is None else tokenizer.token_text(tokenizer.eos_id),
             strftime_now=strftime_now,
         )
+
+    def _takes(self, arguments: Any) -> bool:
+        """Whether it renders an earlier call with such arguments."""
+        call = {"id": "a1b2c3d4e", "type": "function", "function": {"name": "f", "arguments": arguments}}
+        try:
+            self.render(
+                [
+                    {"role": "user", "content": "a"},
+                    {"role": "assistant", "content": "", "tool_calls": [call]},
+                    {"role": "tool", "content": "b", "tool_call_id": "a1b2c3d4e", "name": "f"},
+                ]
+            )
+        except RequestError:
+            return False
+        return True
 
     def unread(self, names: Iterable[str]) -> list[str]:
         """Those of a request's own variables that the template never looks at."""

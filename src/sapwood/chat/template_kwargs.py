@@ -23,21 +23,21 @@ def check_template_kwargs(given: Mapping[str, Any]) -> Mapping[str, Any]:
             )
         if name in RESERVED_NAMES:
             raise RequestError(f"{path!r} cannot be given: the name is the server's own", param=path)
-        _check_json(value, path)
+        check_json(value, path, MAX_KWARGS_DEPTH)
     return given
 
 
-def _check_json(value: object, path: str) -> None:
+def check_json(value: object, path: str, depth: int) -> None:
     """Raises RequestError for texts that are none, and for nesting that would exhaust the stack."""
     layer: list[object] = [value]
-    for _ in range(MAX_KWARGS_DEPTH):
+    for _ in range(depth):
         texts = (each for each in layer if isinstance(each, str))
         for text in texts:
             at(path, clean_text, text)
         layer = [inner for each in layer for inner in _inside(each)]
         if not layer:
             return
-    raise RequestError(f"{path!r} is nested more than {MAX_KWARGS_DEPTH} deep", param=path)
+    raise RequestError(f"{path!r} is nested more than {depth} deep", param=path)
 
 
 def _inside(value: object) -> Iterable[object]:

@@ -27,7 +27,6 @@ HARMLESS = frozenset(
         "guided_decoding_backend",
         "include_reasoning",
         "metadata",
-        "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_options",
@@ -43,31 +42,23 @@ HARMLESS = frozenset(
 )
 """Known fields that do not change the answer of the models served here."""
 
-_NO_TOOLS: Mapping[str, Neutral] = MappingProxyType(
+_OTHER_ANSWERS: Mapping[str, Neutral] = MappingProxyType(
     {
-        "tools": ([],),
-        "tool_choice": ("none", "auto"),
         "functions": ([],),
         "function_call": ("none", "auto"),
         "modalities": (["text"],),
         "audio": (),
         "web_search_options": (),
-        "response_format": ({"type": "text"},),
     }
 )
 _GRAMMARS: Mapping[str, Neutral] = MappingProxyType(
     {
         "ebnf": ("",),
         "grammar": ("",),
-        "guided_choice": ([],),
-        "guided_grammar": ("",),
-        "guided_json": (),
-        "guided_regex": ("",),
         "guided_whitespace_pattern": (),
         "json_schema": (),
         "regex": ("",),
         "structural_tag": (),
-        "structured_outputs": ({},),
     }
 )
 _SAMPLING: Mapping[str, Neutral] = MappingProxyType(
@@ -130,7 +121,7 @@ _OUTPUT: Mapping[str, Neutral] = MappingProxyType(
     }
 )
 _EVERYWHERE: Mapping[str, Neutral] = MappingProxyType(
-    {**_NO_TOOLS, **_GRAMMARS, **_SAMPLING, **_PROMPT, **_OUTPUT}
+    {**_OTHER_ANSWERS, **_GRAMMARS, **_SAMPLING, **_PROMPT, **_OUTPUT}
 )
 
 CHAT_REFUSED: Mapping[str, Neutral] = MappingProxyType(
@@ -153,14 +144,17 @@ COMPLETION_REFUSED: Mapping[str, Neutral] = MappingProxyType(
         "continue_final_message": (False,),
         "max_completion_tokens": (),
         "messages": (),
+        "parallel_tool_calls": (True, False),
         "suffix": ("",),
+        "tool_choice": ("none", "auto"),
+        "tools": ([],),
         "top_logprobs": (0,),
     }
 )
 """Not served by `/v1/completions`."""
 
 MESSAGE_REFUSED: Mapping[str, Neutral] = MappingProxyType(
-    {"audio": (), "function_call": (), "partial": (False,), "prefix": (False,), "tool_calls": ([],)}
+    {"audio": (), "function_call": (), "partial": (False,), "prefix": (False,)}
 )
 """Not served in a message."""
 

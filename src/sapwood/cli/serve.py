@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,16 +41,6 @@ if TYPE_CHECKING:
 
 CACHE, SCHEDULER, SERVER = CacheConfig(), SchedulerConfig(), ServerConfig()
 """The defaults."""
-LEDGERS = tuple(name for name in words(LedgerName) if name != "contract")
-"""Those that are there; `contract` is to come."""
-
-
-def _ledger(value: Any) -> Any:
-    if value == "contract":
-        raise UsageError(
-            "--ledger contract is not there yet", hint="use physical, what was really not recomputed"
-        )
-    return one_of("--ledger", LEDGERS)(value)
 
 
 def _cache_dir(value: Any) -> str:
@@ -92,7 +84,8 @@ def serve(
         typer.Option(
             "--eviction-policy",
             metavar=metavar(EvictionName),
-            help="Which prefix gives up its pages first; default: the one least likely to be used again, for its cost.",
+            help="Which prefix gives up its pages first; default: the one least likely to be used again, for its cost; "
+            "priority: lru, as retained prefixes go last under all.",
             parser=one_of("--eviction-policy", words(EvictionName)),
         ),
     ] = CACHE.eviction_policy,
@@ -155,9 +148,31 @@ def serve(
     ledger: Annotated[
         LedgerName,
         typer.Option(
-            "--ledger", metavar="|".join(LEDGERS), help="Whose numbers `usage` shows.", parser=_ledger
+            "--ledger",
+            metavar=metavar(LedgerName),
+            help="Whose numbers `usage` shows: the provider's rules', what was really not computed, or (auto)"
+            " the latter on OpenAI's routes alone.",
+            parser=one_of("--ledger", words(LedgerName)),
         ),
     ] = SERVER.ledger,
+    anthropic_minimum: Annotated[
+        int,
+        typer.Option(
+            "--anthropic-minimum",
+            metavar="N",
+            help="Shortest prefix that the Anthropic routes' ledger caches.",
+            parser=whole("--anthropic-minimum", 1),
+        ),
+    ] = SERVER.anthropic_minimum,
+    api_keys: Annotated[
+        str | None,
+        typer.Option(
+            "--api-keys",
+            metavar="FILE",
+            help="Tenants and their keys (TOML); default: no keys, everyone is the operator.",
+            parser=filled("--api-keys"),
+        ),
+    ] = None,
     served_model_name: Annotated[
         str | None,
         typer.Option(
@@ -203,7 +218,13 @@ def serve(
             schedule_policy=schedule_policy,
         ),
         ServerConfig(
-            host=host, port=port, served_model_name=served_model_name, ledger=ledger, log_json=log_json
+            host=host,
+            port=port,
+            served_model_name=served_model_name,
+            ledger=ledger,
+            anthropic_minimum=anthropic_minimum,
+            log_json=log_json,
+            api_keys=None if api_keys is None else Path(api_keys),
         ),
     )
 
@@ -230,7 +251,19 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
 
     server = Server(load, config, talk.say)
     talk.say(f"listening on {server.url}, loading {model.model}")
+    if config.api_keys is None and not _is_loopback(config.host):
+        talk.say(
+            f"note: without --api-keys, everyone who can reach {config.host} is an operator of one cache"
+            " that all share: anyone may flush it, or tell from its speed what others have asked"
+        )
     server.run()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _introduce(built: Built, max_context: int | None, talk: Talk) -> None:

@@ -9,7 +9,7 @@ from sapwood.engine.limits import Limits, ModelFacts
 from sapwood.engine.loop import EngineLoop
 from sapwood.engine.pinning import PinReport
 from sapwood.engine.pins import Pin
-from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts
+from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts, TenantCounts
 
 __all__ = [
     "Built",
@@ -25,5 +25,6 @@ __all__ = [
     "PageCounts",
     "Pin",
     "PinReport",
+    "TenantCounts",
     "build_engine",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sapwood.cache import HitRateCurve, PrefixCache
+from sapwood.chat.constrain import Guides
 from sapwood.chat.detok import Detokenizer
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
@@ -67,16 +68,18 @@ def build_engine(
         cache = replace(cache, attention_tokens=loaded.spec.attention_tokens)
     tokenizer = load_tokenizer(loaded.name, loaded.vocab)
     template = ChatTemplate.for_tokenizer(loaded.chat_template, tokenizer)
+    own_facts = model_facts(loaded, tokenizer)
     engine = Engine(
         loaded.runner,
         PrefixCache(loaded.pages, cache),
         scheduler,
-        model_facts(loaded, tokenizer),
+        own_facts,
         lambda context: Detokenizer(tokenizer, context),
         reuse=cache.prefix_index != "none",
         curve=HitRateCurve(loaded.pages * cache.page_size, cache),
         pin_tokens=int(loaded.pages * cache.page_size * cache.pin_share),
         paranoid=paranoid,
+        guides=Guides(tokenizer, own_facts.vocab_size, own_facts.eos),
     )
     policies = {
         "eviction": "lru" if cache.prefix_index == "blocks" else cache.eviction_policy,

@@ -24,8 +24,8 @@ from sapwood.engine.limits import Admission, Limits, ModelFacts
 from sapwood.engine.pace import Pace
 from sapwood.engine.pins import Pin, Pins
 from sapwood.engine.stats import EngineStats, PageCounts, Tally
-from sapwood.errors import RequestError
-from sapwood.plan import Runner, SequenceResult, StepPlan, StepResult
+from sapwood.errors import RequestError, UnavailableError
+from sapwood.plan import GuideMaker, Runner, SequenceResult, StepPlan, StepResult
 from sapwood.sched import Outcome, Refused, Scheduler, Sequence
 from sapwood.types import Event, Finished, PromptScored, Request, Scope, SeqId, Started
 
@@ -55,6 +55,7 @@ class Engine:
         curve: told of every sequence that ends; without it nothing is estimated.
         pin_tokens: most tokens that pins may hold.
         paranoid: prove the cache's books after every step.
+        guides: keeps answers within grammars; without it requests with a constraint are refused.
         pick_seed: seeds for requests that bring none.
     """
 
@@ -70,6 +71,7 @@ class Engine:
         curve: HitRateCurve | None = None,
         pin_tokens: int = 0,
         paranoid: bool = False,
+        guides: GuideMaker | None = None,
         pick_seed: Callable[[], int] = _any_seed,
     ) -> None:
         self.cache = cache
@@ -81,6 +83,7 @@ class Engine:
             vocab_size=model.vocab_size,
             priorities=config.schedule_policy == "priority",
             retains=cache.retains,
+            guides=guides,
         )
         self.tally = Tally()
         self.pins = Pins(cache, pin_tokens)
@@ -132,10 +135,21 @@ class Engine:
     def pin(self, pin_id: str, scope: Scope, prompt: tuple[int, ...], now: float) -> Pin | None:
         """Hold all whole pages of a prompt until `pins.unpin`; None, and nothing is held, if one is not cached.
 
-        Raises RequestError if that is over the budget.
+        Raises RequestError if that is over the budget, UnavailableError if a request that has begun could not
+        reach its end beside it.
         """
         self.cache.advance(now)
-        return self.pins.pin(pin_id, self._namespace(scope), np.array(prompt, dtype=np.int32))
+        pin = self.pins.pin(pin_id, self._namespace(scope), np.array(prompt, dtype=np.int32))
+        if pin is not None:
+            cramped = self._scheduler.make_room_for_pins(self.pins.pages())
+            if cramped is not None:
+                self.pins.unpin(pin_id)
+                raise UnavailableError(
+                    f"beside this pin there is no room for a request that has begun, which may come to "
+                    f"{cramped.most_computed} tokens",
+                    hint="try again when it has ended, pin less, or start the server with more --kv-memory",
+                )
+        return pin
 
     def flush(self) -> Flushed:
         """Forget all prefixes and end all pins. Running requests finish; nothing from before the call matches after."""
@@ -234,7 +248,7 @@ class Engine:
             self._scheduler.finish(sample.sequence.id)
             del self._samples[sample.sequence.id]
             if answer.over:
-                self.tally.finished += 1
+                self.tally.count_finished(answer.request.scope.tenant)
                 events.append(self._close(answer))
         return events
 
@@ -249,9 +263,10 @@ class Engine:
         unknown = params.ranked and params.logprobs is None
         drawing = replace(params, logprobs=0) if unknown else params
         seed = self._pick_seed() if params.seed is None else params.seed & _SEED_MASK
-        end_tokens = tuple(
-            dict.fromkeys(params.stop_token_ids + (() if params.ignore_eos else self.model.eos))
-        )
+        # A grammar that is complete allows nothing but the end.
+        constraint, guides = params.constraint, self.limits.guides
+        ends = constraint is not None or not params.ignore_eos
+        end_tokens = tuple(dict.fromkeys(params.stop_token_ids + (self.model.eos if ends else ())))
 
         def begin(index: int) -> Sample:
             sequence = Sequence(
@@ -265,6 +280,7 @@ class Engine:
                 seed=seed,
                 end_tokens=end_tokens,
                 params=drawing,
+                guide=None if constraint is None or guides is None else guides.begin(constraint),
             )
             return Sample(sequence, self._detokenizer(request.prompt))
 
@@ -285,7 +301,7 @@ class Engine:
     def _start(self, sample: Sample, now: float) -> Started:
         answer = self._answers[sample.sequence.request.id]
         answer.saved_seconds = self._pace.seconds_for(answer.usage.reused)
-        self.tally.count_prompt(answer.usage)
+        self.tally.count_prompt(answer.usage, answer.request.scope.tenant)
         self.tally.queue.observe(now - answer.added_at)
         return Started(answer.request.id, answer.usage)
 
@@ -298,7 +314,7 @@ class Engine:
         return [PromptScored(answer.request.id, (None, *sample.sequence.scores))]
 
     def _time_token(self, answer: Answer, sample: Sample, now: float) -> None:
-        self.tally.generated_tokens += 1
+        self.tally.count_token(answer.request.scope.tenant)
         if sample.last_token_at is not None:
             self.tally.inter_token.observe(now - sample.last_token_at)
         elif sample.sequence.sample == 0:

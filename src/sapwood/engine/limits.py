@@ -65,6 +65,7 @@ class Limits:
     def check(self, request: Request) -> None:
         """All of `admit` that does not look at each prompt token, so it costs the same for any length."""
         self._check_params(request)
+        self._check_constraint(request)
         self._max_len(request)
 
     def admit(self, request: Request) -> Admission:
@@ -73,6 +74,7 @@ class Limits:
         Raises ContextLengthError when it is too long for the model or the pool, else RequestError.
         """
         self._check_params(request)
+        self._check_constraint(request)
         max_len = self._max_len(request)
         return Admission(request, self._tokens(request), max_len)
 
@@ -130,18 +132,22 @@ class Limits:
                 raise RequestError(
                     f"{name!r} is {count}; it must be between 0 and {self.vocab_size}", param=name
                 )
-        if params.constraint is not None:
-            if self.guides is None:
-                raise RequestError(
-                    f"{params.constraint.param!r} is given; nothing here keeps answers within a grammar",
-                    param=params.constraint.param,
-                )
-            self.guides.check(params.constraint)
         if params.max_tokens is not None and params.min_tokens > params.max_tokens:
             raise RequestError(
                 f"'min_tokens' is {params.min_tokens}; it must be at most max_tokens ({params.max_tokens})",
                 param="min_tokens",
             )
+
+    def _check_constraint(self, request: Request) -> None:
+        constraint = request.params.constraint
+        if constraint is None:
+            return
+        if self.guides is None:
+            raise RequestError(
+                f"{constraint.param!r} is given; nothing here keeps answers within a grammar",
+                param=constraint.param,
+            )
+        self.guides.check(constraint)
 
     def _max_len(self, request: Request) -> int:
         prompt, answer = len(request.prompt), request.params.max_tokens

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.cache import Lease, Namespace, PrefixCache
-from sapwood.cache.keys import Tokens
+from sapwood.cache import Lease, Namespace, PageIds, PrefixCache, Tokens
 from sapwood.errors import NotFoundError, RequestError
+
+MOST_PINS = 1024
+"""Pins that share pages cost no budget, so their number has a limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,15 @@ class Pins:
         self._cache = cache
         self._pins: dict[str, Pin] = {}
         self._leases: dict[str, Lease] = {}
+        self._holders = np.zeros(cache.capacity_pages, np.int32)
 
     def all(self) -> tuple[Pin, ...]:
         """The oldest first."""
         return tuple(self._pins.values())
+
+    def pages(self) -> PageIds:
+        """What all pins hold, each page once."""
+        return np.flatnonzero(self._holders).astype(np.int32)
 
     def whole_pages(self, tokens: int) -> int:
         """Of a prompt of that many tokens, those in whole pages."""
@@ -73,7 +80,13 @@ class Pins:
             )
 
     def check_id(self, id: str) -> None:
-        """Raises RequestError if a pin of that id is there."""
+        """Raises RequestError if a pin of that id is there, or there are too many."""
+        if len(self._pins) >= MOST_PINS:
+            raise RequestError(
+                f"there are {MOST_PINS} pins; no more are taken",
+                code="pin_budget_exceeded",
+                hint="unpin something",
+            )
         if id in self._pins:
             raise RequestError(
                 f"a pin with id {id!r} is there already", param="id", hint="unpin it, or choose another id"
@@ -89,13 +102,16 @@ class Pins:
         lease = self._cache.lease(namespace, tokens)
         missing = self.whole_pages(len(tokens)) - lease.matched
         # What is not cached is in no pin, so the budget is known before anything is computed.
-        after = self._held([*self._leases.values(), lease]) + missing
-        if after > self.budget or missing:
+        asked = self._unheld(lease) + missing
+        over = self.pinned_tokens + asked > self.budget
+        if over or missing:
             self._cache.release(lease)
-            if after > self.budget:
-                raise self._over(after - self.pinned_tokens)
+            if over:
+                raise self._over(asked)
             return None
-        self._leases[id], self.pinned_tokens = lease, after
+        self._leases[id] = lease
+        self._holders[lease.table] += 1
+        self.pinned_tokens += asked
         pin = self._pins[id] = Pin(id, namespace, len(tokens), lease.matched)
         return pin
 
@@ -103,8 +119,10 @@ class Pins:
         """Let go; what it held stays cached as any other. Raises NotFoundError."""
         if id not in self._pins:
             raise NotFoundError(f"there is no pin {id[:100]!r}", param="id", code="pin_not_found")
-        self._cache.release(self._leases.pop(id))
-        self.pinned_tokens = self._held(self._leases.values())
+        lease = self._leases.pop(id)
+        self._holders[lease.table] -= 1
+        self.pinned_tokens -= self._unheld(lease)
+        self._cache.release(lease)
         return self._pins.pop(id)
 
     def let_go(self, pins: Iterable[Pin]) -> None:
@@ -117,9 +135,9 @@ class Pins:
         for id in list(self._pins):
             self.unpin(id)
 
-    def _held(self, leases: Iterable[Lease]) -> int:
-        tables = [lease.table for lease in leases]
-        return len(np.unique(np.concatenate(tables))) * self._cache.page_size if tables else 0
+    def _unheld(self, lease: Lease) -> int:
+        """Tokens of it whose pages no pin holds."""
+        return int(np.count_nonzero(self._holders[lease.table] == 0)) * self._cache.page_size
 
     def _over(self, asked: int) -> RequestError:
         return RequestError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from sapwood.cache import CurvePoint
@@ -60,6 +60,17 @@ class PageCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """Of one tenant, since the start; as in `EngineStats`."""
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    missed_tokens: Mapping[str, int] = field(default_factory=dict)
+    generated_tokens: int = 0
+    finished: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStats:
     """Counters since the start, gauges of now. Names follow the metrics of the same name."""
 
@@ -90,6 +101,8 @@ class EngineStats:
     """Per part of a step: schedule, run, apply."""
     curve: tuple[CurvePoint, ...]
     """Estimated hit rates with less memory and with more, smallest first; empty if prefixes are not reused."""
+    tenants: Mapping[str, TenantCounts]
+    """By name, of those that asked for something; requests of no tenant are in the sums alone."""
 
 
 class Tally:
@@ -109,11 +122,36 @@ class Tally:
         self.inter_token = Histogram(_WAIT_BOUNDS)
         self.queue = Histogram(_WAIT_BOUNDS)
         self.step = {part: Histogram(_STEP_BOUNDS) for part in STEP_PARTS}
+        # Values, not accumulators: a snapshot after each step copies no more than the dictionary.
+        self._tenants: dict[str, TenantCounts] = {}
 
-    def count_prompt(self, usage: Usage) -> None:
+    def count_prompt(self, usage: Usage, tenant: str) -> None:
         self.prompt_tokens += usage.prompt_tokens
         self.reused_tokens += usage.reused
         self.missed_tokens.update(usage.missed)
+        if tenant:
+            own = self._of(tenant)
+            self._tenants[tenant] = replace(
+                own,
+                prompt_tokens=own.prompt_tokens + usage.prompt_tokens,
+                reused_tokens=own.reused_tokens + usage.reused,
+                missed_tokens=Counter(own.missed_tokens) + Counter(usage.missed),
+            )
+
+    def count_token(self, tenant: str) -> None:
+        self.generated_tokens += 1
+        if tenant:
+            own = self._of(tenant)
+            self._tenants[tenant] = replace(own, generated_tokens=own.generated_tokens + 1)
+
+    def count_finished(self, tenant: str) -> None:
+        self.finished += 1
+        if tenant:
+            own = self._of(tenant)
+            self._tenants[tenant] = replace(own, finished=own.finished + 1)
+
+    def _of(self, tenant: str) -> TenantCounts:
+        return self._tenants.get(tenant, TenantCounts())
 
     def snapshot(
         self,
@@ -149,4 +187,5 @@ class Tally:
             queue=self.queue.snapshot(),
             step={part: histogram.snapshot() for part, histogram in self.step.items()},
             curve=curve,
+            tenants=dict(self._tenants),
         )

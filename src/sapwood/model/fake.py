@@ -183,7 +183,10 @@ class FakeRunner:
     def _draw(self, prefix_sum: int, order: SampleOrder) -> TokenLogprob:
         logprobs = self._logprobs(prefix_sum)
         allowed = logprobs.copy()
-        allowed[list(order.banned)] = -np.inf
+        if order.guide is not None:
+            allowed[~order.guide.mask(order.history[order.prompt_len :])] = -np.inf
+        if np.isfinite(np.delete(allowed, list(order.banned))).any():
+            allowed[list(order.banned)] = -np.inf
         if order.params.temperature > 0:
             key = np.array([order.seed, order.sample, len(order.history)], dtype=np.uint64)
             noise = _mix(_mix(_mix(key[:1]) + key[1:2]) + key[2:3]) + np.uint64(prefix_sum)

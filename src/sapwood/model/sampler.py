@@ -73,12 +73,15 @@ def _likeliest(row: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 
 def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float32]:
-    """Penalties, bias and bans, in the order the OpenAI and Hugging Face definitions give them."""
+    """Penalties, bias and bans, in the order the OpenAI and Hugging Face definitions give them.
+
+    What the guide forbids is gone before anything is chosen from.
+    """
     params = order.params
     penalised = (
         params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
     )
-    if not penalised and not params.logit_bias and not order.banned:
+    if not penalised and not params.logit_bias and not order.banned and order.guide is None:
         return logits
     shaped = logits.copy()
     if params.repetition_penalty != 1:
@@ -91,8 +94,14 @@ def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float
         shaped[tokens] -= (params.presence_penalty + params.frequency_penalty * counts).astype(np.float32)
     for token, bias in params.logit_bias.items():
         shaped[token] += np.float32(bias)
+    forbidden = np.zeros(len(shaped), bool)
+    if order.guide is not None:
+        forbidden = ~order.guide.mask(order.history[order.prompt_len :])
+    shaped[forbidden] = -np.inf
     if order.banned:
-        shaped[list(order.banned)] = -np.inf
+        forbidden[list(order.banned)] = True
+    if not forbidden.all():
+        shaped[forbidden] = -np.inf
     return shaped
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ _ENTRY = np.dtype(
         ("cached", np.int64),
         ("passed", np.int64),
         ("priority", np.int64),
+        ("leader", np.int64),
+        ("until", np.int64),
         ("returning", np.bool_),
     ]
 )
@@ -71,7 +74,7 @@ class WaitingTable:
         self._rows[sequence.id] = row
         self._sequences.append(sequence)
         priority = sequence.request.priority
-        self._entries[row] = (sequence.arrival, sequence.sample, 0, 0, priority, returning)
+        self._entries[row] = (sequence.arrival, sequence.sample, 0, 0, priority, 0, 0, returning)
 
     def remove(self, seq: SeqId) -> bool:
         """False if it is not here."""
@@ -94,6 +97,27 @@ class WaitingTable:
 
     def set_cached(self, seq: SeqId, tokens: int) -> None:
         self._entries["cached"][self._rows[seq]] = tokens
+
+    def set_stretch(self, seq: SeqId, leader: int, until: int) -> None:
+        """Whom it waits for, and until they have committed so many tokens; none if that is 0."""
+        entry = self._entries[self._rows[seq] : self._rows[seq] + 1]
+        entry["leader"], entry["until"] = leader, until
+
+    def following(self, committed: Mapping[SeqId, int]) -> Flags:
+        """Whose leader is one of these and has yet to compute some of what they wait for."""
+        found = np.zeros(len(self), np.bool_)
+        rows = np.flatnonzero(self.column("until"))
+        if len(rows) and committed:
+            leaders = np.array(sorted(committed), np.int64)
+            so_far = np.array([committed[SeqId(each)] for each in leaders.tolist()])
+            theirs = self.column("leader")[rows]
+            at = np.searchsorted(leaders, theirs).clip(max=len(leaders) - 1)
+            found[rows] = (leaders[at] == theirs) & (so_far[at] < self.column("until")[rows])
+        return found
+
+    def returning(self) -> list[Sequence]:
+        """Those that were preempted."""
+        return [self._sequences[row] for row in np.flatnonzero(self.column("returning")).tolist()]
 
     def view(self, patience: int, latest: Sequence | None) -> Waiting:
         entries = self._entries[: len(self)]

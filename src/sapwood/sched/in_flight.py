@@ -1,14 +1,17 @@
 """In-flight sharing: who waits a step because another is computing just what it needs next.
 
 A leader is a sequence that reads in this step; a follower waits, and finds the leader's commits in the cache.
-Nothing is remembered from step to step, so nothing has to be handed over: when a leader is aborted, fails or
-is preempted, it no longer runs, and the first of its followers is admitted and leads the others.
+The queue remembers who follows whom and up to where, so that a follower is not looked at again before. Nothing
+has to be handed over: when a leader is aborted, fails or is preempted, it leads no more, so all its followers
+are looked at, and the first of them is admitted and leads the others.
 
-A step in which one follows brings it nearer: what its leader computes in it is committed, and matched from
-then on. So what a follower waits for sums to its own length at most, however the budget is cut (`share`),
-unless leaders fail or their commits are evicted at once; `may_follow` bounds these. A long leader is followed
-through many steps, and in none of them could the follower have read the shared stretch for less: one that has
-yet to read what the follower finds cached leads only if this is no more than what it then reads for both.
+Following ends. A leader computes at least a token in each step that it leads, and stays on its way until the
+end of the stretch or loses its seat; so one stretch is waited for a bounded number of steps. A follower is
+charged the whole of each stretch when it begins to wait for it (once, however often it is looked at), which is
+never more than its own length; and `may_follow` bounds the sum, whatever becomes of the leaders. A long leader
+is followed through many steps, and in none of them could the follower have read the shared stretch for less:
+one that has yet to read what the follower finds cached leads only if this is no more than what it then reads
+for both.
 """
 
 from __future__ import annotations
@@ -17,30 +20,40 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sapwood.cache import PrefixCache
-from sapwood.sched.sequence import Sequence
+from sapwood.sched.sequence import Sequence, Stretch
 from sapwood.types import SeqId
 
 _WORTHWHILE_TOKENS = 16
 """A shorter stretch is computed twice rather than waited for, unless it is all that a sequence lacks."""
 
 _PATIENCE_LENGTHS = 4
-"""A sequence follows no more once what leaders computed for it sums to this many times its own length."""
+"""A sequence follows no more once the stretches it waited for sum to this many times its own length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What this step computes for another, of what a sequence needs next. In tokens, whole pages."""
+    """What another, which is part of this step, has yet to compute of what a sequence needs next.
 
+    In tokens, whole pages. It may take the other several steps.
+    """
+
+    start: int = 0
+    """Where the cached prefix ends."""
     tokens: int = 0
-    """From the end of the cached prefix on."""
+    """From there to where the two part."""
     lacking: int = 0
     """From there to the end of what it could ever reuse."""
-    leader: SeqId | None = None
+    leader: Sequence | None = None
     """Who computes it."""
 
     @property
     def worthwhile(self) -> bool:
         return self.tokens > 0 and self.tokens >= min(_WORTHWHILE_TOKENS, self.lacking)
+
+    def stretch(self, leader: Sequence) -> Stretch:
+        """What is worth waiting for: until the leader has committed so much that too little is left."""
+        too_short = 0 if self.tokens == self.lacking else _WORTHWHILE_TOKENS - 1
+        return Stretch(leader.id, leader.preemptions, self.start + self.tokens - too_short)
 
 
 class InFlight:
@@ -60,6 +73,10 @@ class InFlight:
         if sequence.reading and self._commits(sequence):
             self._leaders.append(sequence)
 
+    def committed(self) -> dict[SeqId, int]:
+        """How far each leader has come, in tokens."""
+        return {leader.id: _committed(leader) for leader in self._leaders}
+
     def overlap(self, sequence: Sequence, matched: int) -> Overlap:
         """The longest over all leaders. The cache holds `matched` tokens of the sequence, of all but the last."""
         if not sequence.reads_cache:
@@ -69,7 +86,7 @@ class InFlight:
         for leader in self._leaders:
             ahead = self._shared(leader, sequence) - matched
             if ahead > longest.tokens and ahead >= matched - _committed(leader):
-                longest = Overlap(ahead, lacking, leader.id)
+                longest = Overlap(matched, ahead, lacking, leader)
         return longest
 
     def _commits(self, leader: Sequence) -> bool:
@@ -95,6 +112,18 @@ def _committed(leader: Sequence) -> int:
     return leader.lease.committed
 
 
-def may_follow(sequence: Sequence) -> bool:
-    """Whether it has not yet waited for too much."""
-    return sequence.followed < _PATIENCE_LENGTHS * len(sequence)
+def follow(sequence: Sequence, overlap: Overlap, now: float) -> bool:
+    """Whether it waits for what overlaps; if so it remembers, and is charged once for each stretch."""
+    leader = overlap.leader
+    if leader is None or not overlap.worthwhile:
+        return False
+    stretch = overlap.stretch(leader)
+    if stretch == sequence.follows:
+        return True
+    if sequence.followed >= _PATIENCE_LENGTHS * len(sequence):
+        return False
+    sequence.follows = stretch
+    sequence.followed += overlap.tokens
+    if sequence.follows_since is None:
+        sequence.follows_since = now
+    return True

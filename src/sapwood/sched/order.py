@@ -102,8 +102,7 @@ class Gain:
 
         P + C + R·L tokens
 
-    are computed for later requests before a request is admitted, however hot and many they are. For those
-    that arrived before it, it waits as under fcfs or less.
+    are computed for later requests before a request is admitted, however hot and many they are.
 
     Proof. `passed` grows by at most C a step, as a step computes no more. So after the first step at whose
     end passed ≥ P it is below P + C. From then on it is overdue, and its key is the front's, where only older

@@ -13,14 +13,18 @@ computes just what it needs next (`in_flight`), so that a prompt that arrives ma
 once. Those behind it are admitted meanwhile (into free pages alone if it waits for pages and has a cached
 prefix, which evicting for them could take), until it has been passed by the configured patience, or if it
 was preempted: then the admission ends with it. `order.Gain` builds its bound on this. A step leaves out at
-most LOOKUPS sequences and then ends the admission, so its cost is bounded however long the queue is.
+most LOOKUPS sequences and then ends the admission, so its cost is bounded however long the queue is. Who is
+known to follow one that reads in this step is passed over without being looked at, and is not one of these:
+what waits behind many followers is reached all the same.
 
 Pages. Admission leases what the cache holds, then takes pages for everything the sequence has plus its
 first new token, so reading a prompt never runs out of pages; decoding grows page by page. When it cannot,
 the youngest running sequence is preempted: what it computed is committed and stays in the tree as
 evictable, and it goes to the front of the queue with its tokens, so coming back is a hit. The oldest is
-never preempted for another, so it always finishes. Draws are keyed by position, so a preempted sequence's
-next token is what it would have been.
+never preempted for another, so it always finishes: nobody is admitted whose whole length does not fit beside
+the pins, and a pin is refused beside which one that has begun would not fit (`make_room_for_pins`; who asked
+for as many tokens as fit gets those that do). Draws are keyed by position, so a preempted sequence's next
+token is what it would have been.
 
 Priorities. Under an order that preempts, read "the best priority, and of those the oldest" for "the oldest",
 and the reverse for "the youngest". Before anything else those that wait with a better priority push back
@@ -34,17 +38,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from sapwood.cache import PrefixCache
+from sapwood.cache import PageIds, PrefixCache
 from sapwood.config import SchedulerConfig
 from sapwood.errors import OutOfPagesError
 from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.sched.accounting import account, account_unread
-from sapwood.sched.in_flight import InFlight, Overlap, may_follow
+from sapwood.sched.beside_pins import make_room, reaches_its_end
+from sapwood.sched.in_flight import InFlight, Overlap, follow
 from sapwood.sched.order import Order, order_for
 from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
 from sapwood.sched.sequence import Sequence
 from sapwood.sched.share import Share
-from sapwood.sched.victims import Displacement
+from sapwood.sched.victims import Displacement, Freed
 from sapwood.sched.waiting import LOOKUPS, WaitingQueue
 from sapwood.types import SeqId
 
@@ -108,6 +113,11 @@ class Scheduler:
         return True
 
     abort = finish
+
+    def make_room_for_pins(self, pinned: PageIds) -> Sequence | None:
+        """Pins want these pages: see that all that have begun fit beside (`beside_pins`), or say who does not."""
+        begun = [*self._running.values(), *self._queue.returning()]
+        return make_room(self._cache, begun, pinned)
 
     def take_notices(self) -> tuple[Notice, ...]:
         """What `schedule` found out since the last call, in order."""
@@ -224,19 +234,23 @@ class Scheduler:
 
     def _make_way(self) -> None:
         """Seat those that wait with a better priority than some that run, and do not fit beside these."""
-        left_out = 0
-        for sequence in self._queue.in_order() if self._may_displace() else ():
+        if not self._may_displace():
+            return
+        left_out, freed = 0, Freed(self._cache)
+        for sequence in self._queue.in_order():
             priority = sequence.request.priority
             worse = [s for s in self._running.values() if s.request.priority > priority]
             others = [s for s in self._running.values() if s.request.priority <= priority]
             if not worse or sum(s.gap for s in others) >= self._chunk_tokens:
                 return  # There is nobody to preempt; or it would not be read in this step anyway.
-            displacement = Displacement(self._cache, sequence, self._running.values(), self._max_running)
+            running = self._running.values()
+            displacement = Displacement(self._cache, sequence, running, self._max_running, freed)
             if displacement.suffices([]):
                 return
             overlap = self._overlap(InFlight(self._cache, others), sequence, self._matched(sequence))
             victims = displacement.victims(sorted(worse, key=self._rank, reverse=True))
-            if victims is not None and not _follows(sequence, overlap):
+            if victims is not None and not self._follows(sequence, overlap):
+                freed = Freed(self._cache)
                 for victim in victims:
                     self._preempt(victim)
                 if self._start(sequence, overlap) is not None:
@@ -254,12 +268,11 @@ class Scheduler:
         if not share.open or len(self._running) >= self._max_running:
             return
         in_flight = InFlight(self._cache, [sequence for sequence, _ in share.given()])
-        followers: list[tuple[Sequence, Overlap]] = []
         left_out, evicting = 0, True
-        for sequence in self._queue.in_order():
+        for sequence in self._queue.in_order(in_flight.committed()):
             overlap = self._overlap(in_flight, sequence, matched := self._matched(sequence))
-            if _follows(sequence, overlap):
-                followers.append((sequence, overlap))
+            if self._follows(sequence, overlap):
+                pass
             elif share.offer(len(sequence) - matched):
                 if self._settle(sequence, overlap, evicting=evicting):
                     if sequence.lease is not None:
@@ -272,7 +285,14 @@ class Scheduler:
             left_out += 1
             if self._queue.at_front(sequence) or left_out == LOOKUPS:
                 break
-        _charge(followers, share, self._cache.now)
+
+    def _follows(self, sequence: Sequence, overlap: Overlap) -> bool:
+        if follow(sequence, overlap, self._cache.now):
+            self._queue.follow(sequence, sequence.follows)
+            return True
+        if sequence.follows is not None:
+            self._queue.follow(sequence, None)
+        return False
 
     def _matched(self, sequence: Sequence) -> int:
         """Tokens of it that the cache holds and it may read; never the last: its logits are drawn from."""
@@ -290,14 +310,18 @@ class Scheduler:
             if self._running:
                 return False
             # Nothing runs that could free a page later: waiting would be for ever.
-            self._queue.remove(sequence.id)
-            self._notices.append(Refused(sequence, shortage))
+            self._refuse(sequence, shortage)
         return True
+
+    def _refuse(self, sequence: Sequence, reason: str) -> None:
+        self._queue.remove(sequence.id)
+        self._notices.append(Refused(sequence, reason))
 
     def _start(self, sequence: Sequence, overlap: Overlap, *, evicting: bool = True) -> str | None:
         """Lease its prefix, take the pages it needs next, seat it. Or say what is missing, and change nothing.
 
-        `evicting` says whether these may be pages that the tree holds.
+        `evicting` says whether these may be pages that the tree holds. One that could not reach its end beside
+        the pins is refused at once: nothing that runs could give it the room.
         """
         wanted = min(len(sequence) + 1, sequence.most_computed)
         limit = len(sequence) - 1 if sequence.reads_cache else 0
@@ -312,10 +336,13 @@ class Scheduler:
                 f"it needs pages for {needed} more tokens, but {room} tokens' worth can be given of the "
                 f"pool's {self._cache.capacity_pages * self._cache.page_size}; pins hold the rest"
             )
+        if not reaches_its_end(self._cache, sequence, self._running.values(), limit):
+            self._refuse(sequence, "its whole length does not fit into the pool beside what pins hold")
+            return None
         if sequence.reuse is None:
             self._account(sequence, overlap.tokens)
         sequence.lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
-        self._cache.grow(sequence.lease, wanted)
+        self._cache.grow(sequence.lease, min(wanted, sequence.most_computed))
         sequence.computed = sequence.lease.matched
         self._queue.admit(sequence)
         self._seat(sequence)
@@ -368,21 +395,15 @@ class Scheduler:
             )
 
 
-def _follows(sequence: Sequence, overlap: Overlap) -> bool:
-    return overlap.worthwhile and may_follow(sequence)
-
-
-def _charge(followers: list[tuple[Sequence, Overlap]], share: Share, now: float) -> None:
-    """Each waited for what its leader computes in this step; at least for something, so that waiting ends."""
-    given = {sequence.id: tokens for sequence, tokens in share.given()} if followers else {}
-    for sequence, overlap in followers:
-        assert overlap.leader is not None
-        if sequence.follows_since is None:
-            sequence.follows_since = now
-        sequence.followed += max(1, min(overlap.tokens, given.get(overlap.leader, 0)))
-
-
 def _sample_order(sequence: Sequence) -> SampleOrder:
     params = sequence.params
     banned = sequence.end_tokens if sequence.generated < params.min_tokens else ()
-    return SampleOrder(params, sequence.seed, sequence.sample, sequence.prompt_len, sequence.tokens, banned)
+    return SampleOrder(
+        params,
+        sequence.seed,
+        sequence.sample,
+        sequence.prompt_len,
+        sequence.tokens,
+        banned,
+        sequence.guide,
+    )

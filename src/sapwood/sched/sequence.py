@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace
+from sapwood.plan import Guide
 from sapwood.types import Request, SamplingParams, SeqId, TokenLogprob
 
 _ROOM_FOR_OUTPUT = 64
@@ -25,7 +26,19 @@ class Reuse:
     evicted_seconds_ago: float | None = None
     """How long ago the first of the evicted tokens was evicted, if there are any."""
     waited_seconds: float = 0.0
-    """For a leader, until it was admitted."""
+    """From the first time that it was left out for a leader until it was admitted, so what it then waited for
+    pages, budget or a seat is part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a sequence waits for another to compute."""
+
+    leader: SeqId
+    stint: int
+    """How often the leader had been preempted; afterwards it is as good as another."""
+    until: int
+    """It is waited for as long as the leader has committed fewer tokens."""
 
 
 class Sequence:
@@ -33,10 +46,12 @@ class Sequence:
 
     Attributes:
         arrival: age rank of the request; the smaller, the older. Kept through preemption.
-        max_len: tokens (prompt and output) this sequence may reach.
+        max_len: tokens (prompt and output) this sequence may reach; pins may lower it if it is open-ended.
         end_tokens: tokens that cannot be drawn before `params.min_tokens`.
         params: how its tokens are drawn; the request's own, but for what the engine must know besides.
-        followed: tokens that others computed while it waited for them.
+        guide: what its tokens must obey, if anything; its own alone.
+        follows: what it waited for last.
+        followed: tokens of all the stretches that it waited for.
         follows_since: when it was first left out for a leader, in seconds of the cache's clock.
         computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
         lease: the pages held while running, else None.
@@ -51,7 +66,9 @@ class Sequence:
         "computed",
         "end_tokens",
         "followed",
+        "follows",
         "follows_since",
+        "guide",
         "id",
         "lease",
         "max_len",
@@ -79,6 +96,7 @@ class Sequence:
         seed: int = 0,
         end_tokens: tuple[int, ...] = (),
         params: SamplingParams | None = None,
+        guide: Guide | None = None,
     ) -> None:
         self.id = id
         self.params = request.params if params is None else params
@@ -89,7 +107,9 @@ class Sequence:
         self.sample = sample
         self.seed = seed
         self.end_tokens = end_tokens
+        self.guide = guide
         self.prompt_len = len(prompt)
+        self.follows: Stretch | None = None
         self.followed = 0
         self.follows_since: float | None = None
         self.computed = 0
@@ -136,6 +156,11 @@ class Sequence:
     def most_computed(self) -> int:
         """Tokens whose KV this sequence can ever need: the last one drawn is never fed back."""
         return max(self.prompt_len, self.max_len - 1)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether as many tokens were asked for as fit."""
+        return self.request.params.max_tokens is None
 
     @property
     def scoring(self) -> bool:

@@ -6,19 +6,43 @@ from collections.abc import Collection
 
 import numpy as np
 
-from sapwood.cache import Lease, PrefixCache
-from sapwood.cache.keys import PageIds
+from sapwood.cache import Lease, PageIds, PrefixCache
 from sapwood.sched.sequence import Sequence
+from sapwood.types import SeqId
+
+
+class Freed:
+    """What preempting some of those that run would free; each set is asked of the cache once.
+
+    Good until a lease changes.
+    """
+
+    def __init__(self, cache: PrefixCache) -> None:
+        self._cache = cache
+        self._known: dict[frozenset[SeqId], PageIds] = {}
+
+    def by(self, preempted: Collection[Sequence]) -> PageIds:
+        """Pages that only these hold."""
+        key = frozenset(sequence.id for sequence in preempted)
+        if key not in self._known:
+            self._known[key] = self._cache.freed_by({_lease(sequence) for sequence in preempted})
+        return self._known[key]
 
 
 class Displacement:
     """Room and seats that one who waits would find if some of those that run were preempted."""
 
     def __init__(
-        self, cache: PrefixCache, sequence: Sequence, running: Collection[Sequence], seats: int
+        self,
+        cache: PrefixCache,
+        sequence: Sequence,
+        running: Collection[Sequence],
+        seats: int,
+        freed: Freed,
     ) -> None:
         """`sequence` wants in; at most `seats` may run in all."""
         self._cache = cache
+        self._freed = freed
         self._running = running
         self._seats = seats
         self._wanted = min(len(sequence) + 1, sequence.most_computed)
@@ -51,7 +75,7 @@ class Displacement:
         if len(self._running) - len(preempted) >= self._seats:
             return False
         gone = {sequence.id for sequence in preempted}
-        freed = self._cache.freed_by({_lease(sequence) for sequence in preempted})
+        freed = self._freed.by(preempted)
         released = int(np.isin(self._held_by_running, freed).sum()) * self._cache.page_size
         # Those that stay decode in this step, and take a page now and then.
         growth = sum(self._pages(tokens) for seq, tokens in self._growth.items() if seq not in gone)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from sapwood.cache import PrefixCache
 from sapwood.sched.columns import WaitingTable
 from sapwood.sched.order import Order
-from sapwood.sched.sequence import Sequence
+from sapwood.sched.sequence import Sequence, Stretch
 from sapwood.types import SeqId
 
 LOOKUPS = 64
 """Waiting sequences whose prefix is looked up each time the queue is asked for."""
+
+_NOBODY: Mapping[SeqId, int] = MappingProxyType({})
 
 
 class WaitingQueue:
@@ -56,11 +59,17 @@ class WaitingQueue:
         self._table.remove(sequence.id)
         self._latest = sequence
 
-    def in_order(self) -> Iterator[Sequence]:
-        """Who is to be admitted next; those that come out stay in the queue until removed."""
+    def in_order(self, leaders: Mapping[SeqId, int] = _NOBODY) -> Iterator[Sequence]:
+        """Who is to be admitted next; those that come out stay in the queue until removed.
+
+        Who follows one of `leaders`, given with the tokens that each has committed, is passed over, however many
+        they are; but nobody at the front, where passing over ends (`at_front`).
+        """
         self._look_up()
         waiting = self._table.view(self._patience, self._latest)
         ordered = np.lexsort((waiting.sample, waiting.arrival, self._order.keys(waiting)))
+        passed_over = self._table.following(leaders) & ~(waiting.returning | waiting.overdue)
+        ordered = ordered[~passed_over[ordered]]
         sequences = waiting.sequences.copy()
         for row in ordered.tolist():
             yield sequences[row]
@@ -72,6 +81,17 @@ class WaitingQueue:
     def passed(self, seq: SeqId) -> int:
         """Tokens computed, while this one waited, for requests that arrived later."""
         return self._table.value(seq, "passed")
+
+    def follow(self, sequence: Sequence, stretch: Stretch | None) -> None:
+        """It waits for this, or for nobody."""
+        if stretch is None:
+            self._table.set_stretch(sequence.id, 0, 0)
+        else:
+            self._table.set_stretch(sequence.id, stretch.leader, stretch.until)
+
+    def returning(self) -> list[Sequence]:
+        """Those that were preempted."""
+        return self._table.returning()
 
     def best_priority(self) -> int:
         """The lowest number among those that wait; there must be one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -11,22 +13,33 @@ from starlette.routing import Route
 
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
+from sapwood.server.anthropic_routes import AnthropicRoutes
+from sapwood.server.door import Door
 from sapwood.server.errors import route_error
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint
 from sapwood.server.guard import Guard
+from sapwood.server.llamacpp_routes import LlamaRoutes
 from sapwood.server.log import RequestLog
+from sapwood.server.ollama_routes import OllamaRoutes
 from sapwood.server.openai_routes import prepare_chat, prepare_completion
 from sapwood.server.pins import PinRoutes
 from sapwood.server.ports import Built
+from sapwood.server.sglang_routes import SglangRoutes
 from sapwood.server.slot import Slot
 from sapwood.server.status import StatusRoutes
+from sapwood.server.tenants import load_tenants
+from sapwood.server.vllm_routes import VllmRoutes
 from sapwood.server.wire import error_response
 
 
 def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
-    """The app for a built model, or for one that will be in the slot later (503 until then)."""
-    slot = built if isinstance(built, Slot) else Slot(built, config.served_model_name)
+    """The app for a built model, or for one that will be in the slot later (503 until then).
+
+    Raises UsageError for a tenants file that cannot be used.
+    """
+    tenants = None if config.api_keys is None else load_tenants(config.api_keys, os.environ)
+    slot = built if isinstance(built, Slot) else Slot(built, config.served_model_name, config)
     explanations = Explanations()
     generating = {"/v1/chat/completions": prepare_chat, "/v1/completions": prepare_completion}
     routes = [
@@ -36,10 +49,18 @@ def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
     app = Starlette(
         routes=[
             *routes,
-            *StatusRoutes(slot, explanations, config).routes(),
+            *StatusRoutes(slot, explanations, config, tenants).routes(),
             *PinRoutes(slot, config.max_body_bytes).routes(),
+            *AnthropicRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *SglangRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *VllmRoutes(slot).routes(),
+            *LlamaRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *OllamaRoutes(slot, explanations, config.max_body_bytes).routes(),
         ],
-        middleware=[Middleware(Guard, log=RequestLog(as_json=config.log_json))],
+        middleware=[
+            Middleware(Guard, log=RequestLog(as_json=config.log_json)),
+            Middleware(Door, tenants=tenants),
+        ],
         exception_handlers={HTTPException: _answer_route_error, SapwoodError: _answer_error},
     )
     app.router.redirect_slashes = False

@@ -41,6 +41,24 @@ class FramingError(RequestError):
         )
 
 
+class AuthenticationError(RequestError):
+    """No key, or one that is nobody's (HTTP 401)."""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, code="invalid_api_key", hint=hint)
+
+
+class OperatorOnlyError(RequestError):
+    """The key is fine, but what it asks for would show or change other tenants' things (HTTP 403)."""
+
+    def __init__(self, route: str) -> None:
+        super().__init__(
+            f"{route} is for operators; this API key is a tenant's",
+            code="operator_only",
+            hint="use a key with operator = true in the server's tenants file",
+        )
+
+
 class EngineFailedError(SapwoodError):
     """The engine gave up on one request (HTTP 500); the message is the engine's own."""
 
@@ -58,6 +76,10 @@ def status_of(error: Exception) -> int:
             return 413
         case BodyTimeoutError():
             return 408
+        case AuthenticationError():
+            return 401
+        case OperatorOnlyError():
+            return 403
         case NotFoundError():
             return 404
         case RequestError():
@@ -82,6 +104,8 @@ def error_headers(error: Exception) -> dict[str, str]:
     headers = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
     if isinstance(error, HTTPException) and error.headers:
         headers.update(error.headers)
+    if isinstance(error, AuthenticationError):
+        headers["www-authenticate"] = "Bearer"
     if isinstance(error, BodyTooLargeError | BodyTimeoutError | BodyNotReadError | FramingError):
         headers["connection"] = "close"  # What is left of the body is not read.
     return headers

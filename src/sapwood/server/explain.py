@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from sapwood.chat import Json, Place
 from sapwood.errors import NotFoundError
+from sapwood.server.caller import Caller
 from sapwood.types import Usage
 
 TIERS = ("hot", "host", "disk", "shared")
@@ -50,22 +51,24 @@ class _Call:
 
 
 class Explanations:
-    """The latest calls, by the id of their answer or by `x-request-id`. For one thread."""
+    """The latest calls of each tenant, by the id of their answer or by `x-request-id`. For one thread."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        # One shelf for each, so that how soon a call is forgotten tells nothing of what others ask.
+        self._shelves: dict[str, OrderedDict[str, _Call]] = {}
 
-    def note(self, call: str, prompt: int, usage: Usage) -> None:
+    def note(self, call: str, prompt: int, usage: Usage, tenant: str = "") -> None:
         """Remember what a prompt of `call` (whose id is `prefix-key`) is now known to cost."""
-        entry = self._calls.setdefault(_key(call), _Call(call))
+        shelf = self._shelves.setdefault(tenant, OrderedDict())
+        entry = shelf.setdefault(_key(call), _Call(call))
         entry.usages[prompt] = usage
-        while len(self._calls) > self._kept:
-            self._calls.popitem(last=False)
+        while len(shelf) > self._kept:
+            shelf.popitem(last=False)
 
-    def look_for(self, call: str, prompt: int, find: Callable[[], Place]) -> None:
+    def look_for(self, call: str, prompt: int, find: Callable[[], Place], tenant: str = "") -> None:
         """Have the place where a noted prompt diverged found in a worker thread, once."""
-        entry = self._calls[_key(call)]
+        entry = self._shelves[tenant][_key(call)]
         if prompt in entry.sought or prompt >= PLACES:
             return
         entry.sought.add(prompt)
@@ -73,26 +76,31 @@ class Explanations:
         entry.pending.add(task)
         task.add_done_callback(entry.pending.discard)
 
-    async def settled(self, id: str) -> Json:
+    async def settled(self, id: str, caller: Caller) -> Json:
         """`get`, when all places that are being looked for have been found."""
-        entry = self._find(id)
+        entry = self._find(id, caller)
         if entry.pending:
             await asyncio.wait(entry.pending)
         return self._told(entry)
 
-    def get(self, id: str) -> Json:
-        """The explanation of a call. Raises NotFoundError for one that was never admitted, or is forgotten."""
-        return self._told(self._find(id))
+    def get(self, id: str, caller: Caller) -> Json:
+        """The explanation of a call of the caller's own, for an operator of anyone's.
 
-    def _find(self, id: str) -> _Call:
-        entry = self._calls.get(_key(id))
-        if entry is None or id not in (entry.id, f"req-{_key(id)}"):
-            raise NotFoundError(
-                f"there is no request {id[:100]!r} among the latest {self._kept} that were admitted",
-                param="id",
-                code="request_not_found",
-            )
-        return entry
+        Raises NotFoundError for one that was never admitted, is forgotten, or is another's.
+        """
+        return self._told(self._find(id, caller))
+
+    def _find(self, id: str, caller: Caller) -> _Call:
+        tenants = [*self._shelves] if caller.operator else [caller.tenant]
+        for tenant in tenants:
+            entry = self._shelves.get(tenant, OrderedDict[str, _Call]()).get(_key(id))
+            if entry is not None and id in (entry.id, f"req-{_key(id)}"):
+                return entry
+        raise NotFoundError(
+            f"there is no request {id[:100]!r} among the latest {self._kept} that were admitted",
+            param="id",
+            code="request_not_found",
+        )
 
     def _told(self, entry: _Call) -> Json:
         explained = {"id": entry.id, **_explained(entry.usages, entry.places)}

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -16,10 +16,11 @@ from starlette.types import Receive, Scope, Send
 from sapwood.chat import Head, Json, Place, Render
 from sapwood.errors import UnavailableError
 from sapwood.server.body import read_limited
-from sapwood.server.caller import Caller
+from sapwood.server.caller import Caller, caller_of
 from sapwood.server.disconnect import unless_gone
 from sapwood.server.errors import EngineFailedError
 from sapwood.server.explain import Explanations, cache_header, missed_tokens
+from sapwood.server.ledgers import Ledgers
 from sapwood.server.log import RECORD_KEY, Record
 from sapwood.server.merge import Arrival, MergedEvents
 from sapwood.server.ports import Built, Engine
@@ -57,6 +58,7 @@ class Order:
     body: bytes
     built: Built
     room: PromptRoom
+    ledgers: Ledgers
     served_name: str
     id: str
     created: int
@@ -72,6 +74,11 @@ class Order:
         facts = self.built.facts
         return min(facts.max_context, facts.capacity_pages * facts.page_size + 1)
 
+    @property
+    def namespace(self) -> str:
+        """The caller and the model, for the contract ledgers."""
+        return f"{self.built.facts.fingerprint}/{self.caller.tenant}"
+
     def head(self, prefix: str) -> Head:
         """The head of an answer whose id starts with `prefix`."""
         fingerprint = f"fp_{self.built.facts.fingerprint[:16]}"
@@ -83,7 +90,7 @@ Prepare = Callable[[Order], Job]
 
 
 class GenerateEndpoint:
-    """An ASGI endpoint for one route of a dialect."""
+    """An ASGI endpoint for one route of a dialect; `wire` says how that speaks."""
 
     def __init__(
         self,
@@ -93,11 +100,11 @@ class GenerateEndpoint:
         max_body_bytes: int,
         wire: Wire = OPENAI,
     ) -> None:
-        self._prepare, self._slot, self._wire = prepare, slot, wire
+        self._prepare, self._slot, self.wire = prepare, slot, wire
         self._explanations, self._max_body_bytes = explanations, max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[WIRE_KEY] = self._wire
+        scope[WIRE_KEY] = self.wire
         built = self._slot.get()
         request = HttpRequest(scope, receive)
         body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
@@ -106,18 +113,19 @@ class GenerateEndpoint:
             body=body,
             built=built,
             room=self._slot.room,
+            ledgers=self._slot.ledgers,
             served_name=self._slot.name,
             id=record.id,
             created=int(time.time()),
-            caller=Caller(),
+            caller=caller_of(scope),
             headers=request.headers,
             path=request.path_params,
         )
         await unless_gone(receive, self._answer(order, record, send))
 
     async def _answer(self, order: Order, record: Record, send: Send) -> None:
-        job = await run_in_threadpool(self._prepare, order)
-        call = _Call(order.built.loop, job, record, self._explanations, self._wire)
+        job = _within(await run_in_threadpool(self._prepare, order), order.caller)
+        call = _Call(order, job, record, self._explanations, self.wire)
         await (call.stream(send) if job.stream else call.whole(send))
 
 
@@ -125,10 +133,11 @@ class _Call:
     """One job while it runs."""
 
     def __init__(
-        self, engine: Engine, job: Job, record: Record, explanations: Explanations, wire: Wire
+        self, order: Order, job: Job, record: Record, explanations: Explanations, wire: Wire
     ) -> None:
-        self._engine, self._job, self._record, self._explanations = engine, job, record, explanations
-        self._wire = wire
+        self._engine: Engine = order.built.loop
+        self._job, self._record, self._explanations, self._wire = job, record, explanations, wire
+        self._tenant = order.caller.tenant
         self._usages: dict[int, Usage] = {}
         self._finished: set[int] = set()
         self._submitted_at = time.monotonic()
@@ -204,10 +213,10 @@ class _Call:
 
     def _note_usage(self, prompt: int, usage: Usage) -> None:
         self._usages[prompt] = usage
-        self._explanations.note(self._job.id, prompt, usage)
+        self._explanations.note(self._job.id, prompt, usage, self._tenant)
         if usage.diverged_at is not None:
             self._explanations.look_for(
-                self._job.id, prompt, partial(self._job.place, prompt, usage.diverged_at)
+                self._job.id, prompt, partial(self._job.place, prompt, usage.diverged_at), self._tenant
             )
         usages = self._usages.values()
         self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
@@ -228,6 +237,14 @@ class _Call:
         if ignored:
             headers.append(_header("x-sapwood-ignored", ",".join(ignored)))
         return headers
+
+
+def _within(job: Job, caller: Caller) -> Job:
+    """The job with all its requests in the caller's namespace, whatever its dialect or its body said."""
+    requests = (
+        replace(request, scope=replace(request.scope, tenant=caller.tenant)) for request in job.requests
+    )
+    return replace(job, requests=tuple(requests))
 
 
 async def _quiet_take(events: MergedEvents, patience: float) -> Arrival | None:

@@ -34,6 +34,8 @@ class Record:
     completion_tokens: int | None = None
     first_token_seconds: float | None = None
     seconds: float = 0.0
+    tenant: str = ""
+    """Whose key it came with; "" where no tenants are configured, or for no known key."""
 
 
 class RequestLog:
@@ -51,6 +53,8 @@ class RequestLog:
 
 def _text(record: Record) -> str:
     parts = [f"{record.method} {record.path}", str(record.status or "-")]
+    if record.tenant:
+        parts.append(record.tenant)
     if record.prompt_tokens is not None:
         parts.append(f"reused {record.reused_tokens} of {record.prompt_tokens} tokens")
     if record.completion_tokens is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from sapwood.engine import EngineStats, HistogramSnapshot
+from sapwood.engine import EngineStats, HistogramSnapshot, TenantCounts
 from sapwood.server.explain import REASONS
 
 Labels = tuple[str, ...]
@@ -24,38 +24,75 @@ _HIT_RATE_HELP = (
 
 
 class EngineCollector(Collector):
-    """Turns `EngineStats` into metric families, labelled with the served model's name."""
+    """Turns `EngineStats` into metric families, labelled with the served model's name.
 
-    def __init__(self, model: str, snapshot: Callable[[], EngineStats]) -> None:
-        self._model, self._snapshot = model, snapshot
+    With `tenants`, what can be said of one is labelled with its name too; there is a sample for each of them and for
+    nobody else, so that the number of time series is known.
+    """
+
+    def __init__(
+        self, model: str, snapshot: Callable[[], EngineStats], tenants: Sequence[str] | None = None
+    ) -> None:
+        self._model, self._snapshot, self._tenants = model, snapshot, tenants
 
     def collect(self) -> Iterator[Metric]:
         stats = self._snapshot()
+        yield from self._owned_counters(stats)
         yield from self._counters(stats)
+        yield from self._vllm_counters(stats)
         yield from self._gauges(stats)
         yield from self._histograms(stats)
 
+    def _owned_counters(self, stats: EngineStats) -> Iterator[Metric]:
+        """Those that are somebody's."""
+        labels = () if self._tenants is None else ("tenant",)
+        owned = self._owned(stats)
+        plain = {
+            "prompt_tokens": "Prompt tokens of requests that were admitted.",
+            "generated_tokens": "Tokens drawn.",
+            "finished": "Requests that were answered.",
+        }
+        for name, help_text in plain.items():
+            values: dict[Labels, int] = {owner: getattr(counts, name) for owner, counts in owned.items()}
+            yield self._counter(name, help_text, values, *labels)
+        reused: dict[Labels, int] = {("hot", *owner): counts.reused_tokens for owner, counts in owned.items()}
+        yield self._counter("reused_tokens", "Prompt tokens not computed, by tier.", reused, "tier", *labels)
+        missed: dict[Labels, int] = {
+            (reason, *owner): counts.missed_tokens.get(reason, 0)
+            for owner, counts in owned.items()
+            for reason in [*REASONS, *sorted(counts.missed_tokens.keys() - set(REASONS))]
+        }
+        yield self._counter("missed_tokens", "Prompt tokens computed, by reason.", missed, "reason", *labels)
+
+    def _owned(self, stats: EngineStats) -> Mapping[Labels, EngineStats | TenantCounts]:
+        if self._tenants is None:
+            return {(): stats}
+        return {(name,): stats.tenants.get(name, TenantCounts()) for name in self._tenants}
+
     def _counters(self, stats: EngineStats) -> Iterator[Metric]:
         plain = {
-            "prompt_tokens": ("Prompt tokens of requests that were admitted.", stats.prompt_tokens),
-            "generated_tokens": ("Tokens drawn.", stats.generated_tokens),
             "computed_tokens": ("Tokens computed, repeated work included.", stats.computed_tokens),
             "preemptions": ("Times a running sequence gave up its pages.", stats.preemptions),
             "aborts": ("Requests whose client went away.", stats.aborts),
             "failures": ("Requests that ended with an error.", stats.failures),
-            "finished": ("Requests that were answered.", stats.finished),
         }
         for name, (help_text, value) in plain.items():
             yield self._counter(name, help_text, {(): value})
-        reused: dict[Labels, int] = {("hot",): stats.reused_tokens}
-        yield self._counter("reused_tokens", "Prompt tokens not computed, by tier.", reused, "tier")
-        missed: dict[Labels, int] = {
-            (reason,): stats.missed_tokens.get(reason, 0)
-            for reason in [*REASONS, *sorted(stats.missed_tokens.keys() - set(REASONS))]
-        }
-        yield self._counter("missed_tokens", "Prompt tokens computed, by reason.", missed, "reason")
         evicted: dict[Labels, int] = {("hot",): stats.evicted_tokens}
         yield self._counter("evicted_tokens", "Tokens whose KV was given up, by tier.", evicted, "tier")
+
+    def _vllm_counters(self, stats: EngineStats) -> Iterator[Metric]:
+        """Prefix hits under vLLM's names too: dashboards and routers made for it read these two."""
+        looked_up = stats.prompt_tokens - stats.missed_tokens.get("reuse_off", 0)
+        for name, help_text, value in (
+            ("queries", "Prompt tokens looked up in the prefix cache.", looked_up),
+            ("hits", "Prompt tokens found in the prefix cache.", stats.reused_tokens),
+        ):
+            family = CounterMetricFamily(
+                f"vllm:prefix_cache_{name}", help_text, labels=("model_name", "engine")
+            )
+            family.add_metric((self._model, "0"), value)
+            yield family
 
     def _gauges(self, stats: EngineStats) -> Iterator[Metric]:
         pages: dict[Labels, int] = {
@@ -109,8 +146,10 @@ class EngineCollector(Collector):
         return family
 
 
-def metrics_text(model: str, snapshot: Callable[[], EngineStats]) -> bytes:
-    """The Prometheus exposition of one snapshot."""
+def metrics_text(
+    model: str, snapshot: Callable[[], EngineStats], tenants: Sequence[str] | None = None
+) -> bytes:
+    """The Prometheus exposition of one snapshot; `tenants` are the names of those that are configured."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(model, snapshot))
+    registry.register(EngineCollector(model, snapshot, tenants))
     return generate_latest(registry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from sapwood.chat import (
     Options,
     Place,
     Render,
+    ToolReading,
+    constrained,
     encode_conversation,
     encode_prompt,
     parse_chat,
@@ -24,8 +27,10 @@ from sapwood.chat import (
     place_in_prompt,
     read_json,
 )
+from sapwood.chat.native_answer import Timed
 from sapwood.errors import ContextLengthError, NotFoundError
 from sapwood.server.generate import Job, Order
+from sapwood.server.openai_contract import told
 from sapwood.types import Request
 
 
@@ -37,7 +42,15 @@ def prepare_chat(order: Order) -> Job:
     check_model(call.options.model, order.served_name)
     order.room.check_conversation(call.conversation)
     head, options = order.head("chatcmpl"), call.options
-    shape: dict[str, Any] = {"n": options.params.n, "logprobs": options.params.logprobs is not None}
+    use, style = call.tool_use, built.template.tool_style
+    reading = ToolReading.of(built.tokenizer, style, frozenset() if use is None else use.names)
+    wanted = constrained(options.params.constraint, call.conversation.tools, use, style, reading.markers)
+    options = replace(options, params=replace(options.params, constraint=wanted))
+    shape: dict[str, Any] = {
+        "n": options.params.n,
+        "logprobs": options.params.logprobs is not None,
+        "tools": None if use is None else reading,
+    }
     render: Render = (
         ChatStream(head, built.tokenizer, include_usage=options.include_usage, **shape)
         if options.stream
@@ -56,6 +69,7 @@ def prepare_chat(order: Order) -> Job:
             built.tokenizer, order.room.lengths, built.template, call.conversation, request.prompt, token
         )
 
+    render = Timed(told(order, fields, render, [request], call.conversation), time.monotonic)
     return Job(head.id, (request,), render, options.stream, place, ignored)
 
 
@@ -80,10 +94,13 @@ def prepare_completion(order: Order) -> Job:
         include_usage=options.include_usage,
     )
     render: Render = (CompletionStream if options.stream else CompletionAnswer)(head, built.tokenizer, shape)
+    render = told(order, fields, render, requests)
 
     def place(prompt: int, token: int) -> Place:
         return place_in_prompt(built.tokenizer, requests[prompt].prompt, token)
 
+    if len(requests) == 1:
+        render = Timed(render, time.monotonic)
     return Job(head.id, requests, render, options.stream, place, options.ignored)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
@@ -16,6 +16,7 @@ from sapwood.chat import Conversation, Json, encode_conversation, encode_prompt,
 from sapwood.engine import Pin, PinReport
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
+from sapwood.server.caller import Caller, caller_of
 from sapwood.server.disconnect import unless_gone
 from sapwood.server.log import RECORD_KEY, Record
 from sapwood.server.openai_routes import check_model
@@ -70,20 +71,20 @@ class _PinEndpoint:
         )
 
         async def work() -> None:
-            answer = JSONResponse(await self._pin(body, scope[RECORD_KEY]))
+            answer = JSONResponse(await self._pin(body, scope[RECORD_KEY], caller_of(scope)))
             await answer(scope, receive, send)
 
         await unless_gone(receive, work())
 
-    async def _pin(self, body: bytes, record: Record) -> Json:
+    async def _pin(self, body: bytes, record: Record, caller: Caller) -> Json:
         loop = self._slot.get().loop
-        wanted = await run_in_threadpool(self._wanted, body, record.id)
+        wanted = await run_in_threadpool(self._wanted, body, record.id, caller)
         record.prompt_tokens = len(wanted.request.prompt)
         with _said_of(wanted.field):
             report = await loop.pin(wanted.id, wanted.request)
         return {**_pin_json(report.pins[0]), **_totals(report)}
 
-    def _wanted(self, body: bytes, own_id: str) -> _Wanted:
+    def _wanted(self, body: bytes, own_id: str, caller: Caller) -> _Wanted:
         """Parses, encodes and checks. Raises RequestError."""
         built, room = self._slot.get(), self._slot.room
         call = parse_pin(read_json(body), vocab_size=built.facts.vocab_size)
@@ -95,7 +96,8 @@ class _PinEndpoint:
             room.check_prompts([call.prompt])
             tokens = encode_prompt(built.tokenizer, call.prompt, start=call.add_special_tokens)
         params = SamplingParams(max_tokens=0)
-        request = Request(id=f"pin-{own_id}", prompt=tokens, params=params, scope=call.scope)
+        scope = replace(call.scope, tenant=caller.tenant)
+        request = Request(id=f"pin-{own_id}", prompt=tokens, params=params, scope=scope)
         wanted = _Wanted(call.id or f"pin-{own_id}", request, call.field)
         with _said_of(wanted.field):
             built.loop.check_pin(request)
@@ -114,7 +116,8 @@ def _said_of(field: str) -> Iterator[None]:
 
 
 def _pin_json(pin: Pin) -> Json:
-    return {"id": pin.id, "prompt_tokens": pin.prompt_tokens, "pinned_tokens": pin.pinned_tokens}
+    owner = {"tenant": pin.namespace.tenant} if pin.namespace.tenant else {}
+    return {"id": pin.id, "prompt_tokens": pin.prompt_tokens, "pinned_tokens": pin.pinned_tokens, **owner}
 
 
 def _totals(report: PinReport) -> Json:

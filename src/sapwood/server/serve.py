@@ -8,6 +8,7 @@ import errno
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -16,6 +17,7 @@ import uvicorn
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
 from sapwood.server.app import create_app
+from sapwood.server.ledgers import Clock
 from sapwood.server.ports import Built
 from sapwood.server.slot import Slot
 
@@ -32,20 +34,29 @@ class AddressTakenError(SapwoodError):
 
 class Server:
     """One server process. `load` builds the model; `say` takes the line for the operator once it is ready.
+    `clock` is what the promises of the contract ledgers live by, in seconds.
 
     Attributes:
-        url: where it listens, from the moment it is made. Raises AddressTakenError then.
+        url: where it listens, from the moment it is made. Raises AddressTakenError then, and UsageError for
+            a tenants file that cannot be used.
     """
 
-    def __init__(self, load: Callable[[], Built], config: ServerConfig, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Built],
+        config: ServerConfig,
+        say: Callable[[str], None],
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._load, self._say = load, say
-        self._slot = Slot(None, config.served_model_name)
+        self._slot = Slot(None, config.served_model_name, config, clock)
         self._failure: BaseException | None = None
+        app = create_app(self._slot, config)  # First, for it may refuse a file that the config names.
         self._listener = _bind(config.host, config.port)
         self.url = _url(config.host, self._listener.getsockname()[1])
         self._loader = threading.Thread(target=self._load_into_slot, name="sapwood-load", daemon=True)
         # Loading starts once signals are ours: "ready" is never said by a process that cannot end well yet.
-        self._web = _Uvicorn(_settings(create_app(self._slot, config)), self._slot, self._loader.start, say)
+        self._web = _Uvicorn(_settings(app), self._slot, self._loader.start, say)
 
     def run(self) -> None:
         """Serve until SIGTERM, Ctrl-C or `stop`. Raises what loading raised."""

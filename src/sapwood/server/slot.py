@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
+from sapwood.config import ServerConfig
 from sapwood.errors import UnavailableError
+from sapwood.server.ledgers import Clock, Ledgers
 from sapwood.server.ports import Built
 from sapwood.server.room import PromptRoom
 
@@ -17,10 +19,19 @@ class Slot:
         stopping: whether the server takes nothing new.
     """
 
-    def __init__(self, built: Built | None = None, served_name: str | None = None) -> None:
+    def __init__(
+        self,
+        built: Built | None = None,
+        served_name: str | None = None,
+        config: ServerConfig | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._built: Built | None = None
         self._room: PromptRoom | None = None
+        self._ledgers: Ledgers | None = None
         self._served_name = served_name
+        self._config = config or ServerConfig()
+        self._clock = clock
         self.created = 0
         self.stopping = False
         if built is not None:
@@ -29,6 +40,7 @@ class Slot:
     def fill(self, built: Built) -> None:
         self.created = int(time.time())
         self._room = PromptRoom(built.tokenizer, built.facts.max_context)
+        self._ledgers = Ledgers(self._config, built.facts.page_size, self._clock)
         self._built = built
 
     def shutdown(self, drain: float) -> None:
@@ -57,6 +69,13 @@ class Slot:
         self.get()
         assert self._room is not None, "filled with the model"
         return self._room
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """What the dialects' rules say is cached. Raises UnavailableError while loading."""
+        self.get()
+        assert self._ledgers is not None, "filled with the model"
+        return self._ledgers
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -25,17 +26,22 @@ from sapwood.chat import (
 from sapwood.config import ServerConfig
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
+from sapwood.server.caller import caller_of
 from sapwood.server.explain import Explanations
 from sapwood.server.metrics import CONTENT_TYPE, metrics_text
 from sapwood.server.openai_routes import check_model
 from sapwood.server.slot import Slot
+from sapwood.server.tenants import Tenants
 
 
 class StatusRoutes:
     """The handlers, bound to one slot."""
 
-    def __init__(self, slot: Slot, explanations: Explanations, config: ServerConfig) -> None:
+    def __init__(
+        self, slot: Slot, explanations: Explanations, config: ServerConfig, tenants: Tenants | None
+    ) -> None:
         self._slot, self._explanations, self._config = slot, explanations, config
+        self._tenant_names = None if tenants is None else tenants.names
 
     def routes(self) -> list[Route]:
         return [
@@ -58,10 +64,11 @@ class StatusRoutes:
     async def metrics(self, _request: Request) -> Response:
         built = self._slot.get()
         return Response(
-            metrics_text(self._slot.name, built.loop.stats), headers={"content-type": CONTENT_TYPE}
+            metrics_text(self._slot.name, built.loop.stats, self._tenant_names),
+            headers={"content-type": CONTENT_TYPE},
         )
 
-    async def server(self, _request: Request) -> Response:
+    async def server(self, request: Request) -> Response:
         built = self._slot.get()
         facts, stats = built.facts, built.loop.stats()
         capacity_tokens = facts.capacity_pages * facts.page_size
@@ -71,7 +78,8 @@ class StatusRoutes:
             "exact": facts.exact,
             "ops": facts.ops,
             "version": __version__,
-            "ledger": "physical",
+            "ledger": self._config.ledger,
+            "ledgers": self._slot.ledgers.names(),
             "policies": dict(facts.policies),
             "vocab_size": facts.vocab_size,
             "max_context": facts.max_context,
@@ -81,10 +89,11 @@ class StatusRoutes:
             "capacity_bytes": capacity_tokens * facts.kv_bytes_per_token,
             "kv_bytes_per_token": facts.kv_bytes_per_token,
             "pin_budget_tokens": stats.pin_budget_tokens,
-            "pinned_tokens": stats.pinned_tokens,
             "max_body_bytes": self._config.max_body_bytes,
             "notices": list(facts.notices),
         }
+        if caller_of(request.scope).operator:  # The rest does not change, so it tells nothing of others.
+            described["pinned_tokens"] = stats.pinned_tokens
         return JSONResponse(described)
 
     async def curve(self, _request: Request) -> Response:
@@ -95,10 +104,22 @@ class StatusRoutes:
 
     async def explanation(self, request: Request) -> Response:
         self._slot.get()
-        return JSONResponse(await self._explanations.settled(request.path_params["id"]))
+        return JSONResponse(
+            await self._explanations.settled(request.path_params["id"], caller_of(request.scope))
+        )
 
     async def models(self, _request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._model_json()]})
+        """For OpenAI's SDK and Anthropic's: each reads its own fields."""
+        name = self._slot.name
+        return JSONResponse(
+            {
+                "object": "list",
+                "data": [self._model_json()],
+                "has_more": False,
+                "first_id": name,
+                "last_id": name,
+            }
+        )
 
     async def model(self, request: Request) -> Response:
         self._slot.get()
@@ -128,6 +149,9 @@ class StatusRoutes:
             "created": self._slot.created,
             "owned_by": "sapwood",
             "max_model_len": self._slot.get().facts.max_context,
+            "type": "model",
+            "display_name": self._slot.name,
+            "created_at": datetime.fromtimestamp(self._slot.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
     def _tokenized(self, body: bytes) -> Json:
@@ -138,16 +162,14 @@ class StatusRoutes:
             self._slot.room.check_conversation(conversation)
             tokens = encode_conversation(built.tokenizer, built.template, conversation)
         else:
-            special = fields.get("add_special_tokens", True)
-            if not isinstance(special, bool):
-                raise RequestError(
-                    f"'add_special_tokens' is {shown(special)}; it must be true or false",
-                    param="add_special_tokens",
-                )
+            special = _flag(fields, "add_special_tokens", default=True)
             prompt = _required_text(fields, "prompt")
             self._slot.room.check(prompt, "prompt")
             tokens = encode_prompt(built.tokenizer, prompt, start=special)
-        return {"tokens": list(tokens), "count": len(tokens), "max_model_len": built.facts.max_context}
+        told = {"tokens": list(tokens), "count": len(tokens), "max_model_len": built.facts.max_context}
+        if _flag(fields, "return_token_strs", default=False):
+            told["token_strs"] = [built.tokenizer.token_text(token) for token in tokens]
+        return told
 
     def _detokenized(self, body: bytes) -> Json:
         built, fields = self._slot.get(), read_json(body)
@@ -158,6 +180,13 @@ class StatusRoutes:
         self._slot.room.check_tokens(len(tokens), "tokens")
         ids = check_tokens(tokens, "tokens", built.facts.vocab_size)
         return {"prompt": built.tokenizer.decode(ids, skip_special=False)}
+
+
+def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = default if fields.get(name) is None else fields[name]
+    if not isinstance(value, bool):
+        raise RequestError(f"{name!r} is {shown(value)}; it must be true or false", param=name)
+    return value
 
 
 def _optional_text(fields: Mapping[str, Any], name: str) -> str | None:

@@ -1,0 +1,242 @@
+"""System, tools and turns of an Anthropic-shaped body → the neutral conversation, block by block."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from sapwood.chat.anthropic_markers import Level, Piece, parse_marker
+from sapwood.chat.body import Body, at, clean_text, shown
+from sapwood.chat.messages import Conversation, Message, Role, ToolCall
+from sapwood.chat.openai_tools import MAX_DEPTH
+from sapwood.chat.spots import Spot
+from sapwood.chat.template_kwargs import check_json
+from sapwood.errors import RequestError
+
+MAX_BLOCKS = 4096
+"""Blocks of one turn."""
+
+BILLING_PREFIX = "x-anthropic-billing-header"
+"""Claude Code begins the system text with a line of this name that differs from request to request: at the very
+start of the prompt it would leave nothing to reuse, so it is left out."""
+
+_EMPTY = "it holds no text"
+_THINKING = "thinking cannot be marked; it is cached with what follows it"
+
+
+class TurnBody(Body):
+    role: Literal["user", "assistant", "system"]
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    conversation: Conversation
+    pieces: tuple[Piece, ...]
+    """All blocks, in prompt order."""
+
+
+def parse_turns(system: object, tools: Sequence[object] | None, turns: Sequence[TurnBody]) -> Turns:
+    """The conversation of a body. Raises RequestError that names the offending field."""
+    built = _Builder()
+    for i, tool in enumerate(tools or ()):
+        built.add_tool(tool, f"tools[{i}]")
+    built.add_system(system)
+    for i, turn in enumerate(turns):
+        built.add_turn(turn.role, turn.content, f"messages[{i}].content")
+    return built.finish()
+
+
+class _Builder:
+    """Turns of one role in a row become one message: many templates take no other order than by turns."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._tools: list[Mapping[str, Any]] = []
+        self._pieces: list[Piece] = []
+
+    def finish(self) -> Turns:
+        goes_on = self._messages[-1].role == "assistant"
+        if goes_on and self._messages[-1].tool_calls:
+            raise RequestError(
+                "the last of 'messages' calls a tool; its tool_result must follow", param="messages"
+            )
+        conversation = Conversation(
+            tuple(self._messages),
+            add_generation_prompt=not goes_on,
+            continue_final_message=goes_on,
+            tools=tuple(self._tools),
+        )
+        return Turns(conversation, tuple(self._pieces))
+
+    def add_tool(self, tool: object, path: str) -> None:
+        fields = _object(tool, path)
+        if fields.get("type", "custom") not in (None, "custom"):
+            raise RequestError(
+                f"'{path}.type' is {shown(fields['type'])}; only tools with a schema of their own are supported",
+                param=f"{path}.type",
+            )
+        schema = _json(fields.get("input_schema"), f"{path}.input_schema")
+        function: dict[str, Any] = {"name": _text(fields, "name", path)}
+        if fields.get("description") is not None:
+            function["description"] = _text(fields, "description", path)
+        function["parameters"] = schema
+        self._note(fields, path, "tools", Spot("tool", len(self._tools)))
+        self._tools.append({"type": "function", "function": function})
+
+    def add_system(self, system: object) -> None:
+        if isinstance(system, str):
+            if system.startswith(BILLING_PREFIX):
+                system = system.partition("\n")[2]
+            system = [{"type": "text", "text": system}] if system else []
+        elif system is None:
+            system = []
+        for i, block in enumerate(_list(system, "system")):
+            path = f"system[{i}]"
+            fields = _object(block, path)
+            if fields.get("type") != "text":
+                raise _not_served(fields, path, "text")
+            text = _text(fields, "text", path)
+            if i == 0 and text.startswith(BILLING_PREFIX):
+                self._note(fields, path, "system", None)
+            else:
+                self._add_text(fields, path, "system", "system", text)
+
+    def add_turn(self, role: Literal["user", "assistant", "system"], content: object, path: str) -> None:
+        if isinstance(content, str):
+            text = at(path, clean_text, content)
+            self._add_text({}, path, "messages", role, text)
+            return
+        blocks = _list(content, path)
+        if not blocks:
+            raise RequestError(f"{path!r} is empty; it must hold at least one block", param=path)
+        for i, block in enumerate(blocks):
+            self._add_block(role, _object(block, f"{path}[{i}]"), f"{path}[{i}]")
+
+    def _add_block(
+        self, role: Literal["user", "assistant", "system"], block: Mapping[str, Any], path: str
+    ) -> None:
+        match role, block.get("type"):
+            case _, "text":
+                _refuse_nested_markers(block.get("citations"), f"{path}.citations")
+                self._add_text(block, path, "messages", role, _text(block, "text", path))
+            case "user", "tool_result":
+                self._add_result(block, path)
+            case "assistant", "tool_use":
+                self._add_call(block, path)
+            case "assistant", "thinking":
+                message = self._turn("assistant")
+                thought = (message.reasoning or "") + _text(block, "thinking", path)
+                self._messages[-1] = replace(message, reasoning=thought)
+                self._note(block, path, "messages", None, _THINKING)
+            case "assistant", "redacted_thinking":
+                self._turn("assistant")
+                self._note(block, path, "messages", None, _THINKING)
+            case "user", _:
+                raise _not_served(block, path, "text and tool_result")
+            case "assistant", _:
+                raise _not_served(block, path, "text, thinking and tool_use")
+            case _:
+                raise _not_served(block, path, "text")
+
+    def _add_text(self, block: Mapping[str, Any], path: str, level: Level, role: Role, text: str) -> None:
+        message = self._turn(role)
+        self._messages[-1] = replace(message, parts=(*message.parts, text))
+        spot = Spot("part", len(self._messages) - 1, len(message.parts))
+        self._note(block, path, level, spot, None if text else _EMPTY)
+
+    def _add_result(self, block: Mapping[str, Any], path: str) -> None:
+        content = block.get("content")
+        parts = _result_parts([] if content is None else content, f"{path}.content")
+        answered = _text(block, "tool_use_id", path)
+        self._messages.append(Message("tool", parts, tool_call_id=answered))
+        self._note(block, path, "messages", Spot("part", len(self._messages) - 1, len(parts) - 1))
+
+    def _add_call(self, block: Mapping[str, Any], path: str) -> None:
+        arguments = json.dumps(_json(block.get("input"), f"{path}.input"), ensure_ascii=False)
+        call = ToolCall(_text(block, "id", path), _text(block, "name", path), arguments)
+        message = self._turn("assistant")
+        self._messages[-1] = replace(message, tool_calls=(*message.tool_calls, call))
+        self._note(block, path, "messages", Spot("call", len(self._messages) - 1, len(message.tool_calls)))
+
+    def _turn(self, role: Role) -> Message:
+        """The message of `role` that is being written, which is the last."""
+        if not self._messages or self._messages[-1].role != role:
+            self._messages.append(Message(role, ()))
+        return self._messages[-1]
+
+    def _note(
+        self,
+        block: Mapping[str, Any],
+        path: str,
+        level: Level,
+        spot: Spot | None,
+        unmarkable: str | None = None,
+    ) -> None:
+        ttl = parse_marker(block.get("cache_control"), f"{path}.cache_control")
+        self._pieces.append(Piece(path, level, spot, unmarkable, ttl))
+
+
+def _result_parts(content: object, path: str) -> tuple[str, ...]:
+    """At least one: a tool that says nothing has said the empty text."""
+    if isinstance(content, str):
+        return (at(path, clean_text, content),)
+    parts = []
+    for i, block in enumerate(_list(content, path)):
+        fields = _object(block, f"{path}[{i}]")
+        if fields.get("type") != "text":
+            raise _not_served(fields, f"{path}[{i}]", "text")
+        _refuse_nested_markers([fields], f"{path}[{i}]", "mark the tool_result itself")
+        parts.append(_text(fields, "text", f"{path}[{i}]"))
+    return tuple(parts) or ("",)
+
+
+def _refuse_nested_markers(nested: object, path: str, hint: str = "mark the block that it is in") -> None:
+    for each in nested if isinstance(nested, list) else ():
+        if isinstance(each, dict) and each.get("cache_control") is not None:
+            raise RequestError(
+                f"'{path}' has cache_control inside another block, where none may be",
+                param=f"{path}.cache_control",
+                hint=hint,
+            )
+
+
+def _not_served(block: Mapping[str, Any], path: str, served: str) -> RequestError:
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        return RequestError(f"'{path}.type' is {shown(kind)}; it must be a string", param=f"{path}.type")
+    return RequestError(
+        f"'{path}' is a block of type {shown(kind)}; only {served} is supported here",
+        param=f"{path}.type",
+        code="unsupported_parameter",
+    )
+
+
+def _list(value: object, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be a string or a list of blocks", param=path)
+    if len(value) > MAX_BLOCKS:
+        raise RequestError(f"{path!r} has {len(value)} blocks; at most {MAX_BLOCKS} are taken", param=path)
+    return value
+
+
+def _object(value: object, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
+    return value
+
+
+def _text(block: Mapping[str, Any], name: str, path: str) -> str:
+    value = block.get(name)
+    if not isinstance(value, str):
+        raise RequestError(f"'{path}.{name}' is {shown(value)}; it must be a string", param=f"{path}.{name}")
+    return at(f"{path}.{name}", clean_text, value)
+
+
+def _json(value: object, path: str) -> Mapping[str, Any]:
+    """An object that a template can write. Raises RequestError."""
+    fields = _object(value, path)
+    check_json(fields, path, MAX_DEPTH)
+    return fields

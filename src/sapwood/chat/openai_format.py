@@ -1,0 +1,151 @@
+"""What form an answer must have, in OpenAI-shaped bodies: `response_format`, and vLLM's names for the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.template_kwargs import check_json
+from sapwood.errors import RequestError
+from sapwood.types import Constraint
+
+MAX_TEXT = 2**19
+"""Characters of a schema or grammar."""
+MAX_CHOICES = 4096
+MAX_DEPTH = 64
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ANY_OBJECT = json.dumps({"type": "object"})
+
+
+def parse_format(fields: Mapping[str, Any]) -> Constraint | None:
+    """The constraint that `fields` of a body ask for, if one does. Raises RequestError naming the field."""
+    found = [
+        constraint
+        for name, parse in _FIELDS.items()
+        if (value := fields.get(name)) is not None and (constraint := parse(value, name)) is not None
+    ]
+    if len(found) > 1:
+        raise RequestError(
+            f"{found[0].param!r} and {found[1].param!r} exclude each other", param=found[1].param
+        )
+    return found[0] if found else None
+
+
+def _response_format(value: object, path: str) -> Constraint | None:
+    kind = value.get("type") if isinstance(value, dict) else value
+    match value:
+        case {"type": "text"}:
+            return None
+        case {"type": "json_object"}:
+            return Constraint("json_schema", _ANY_OBJECT, path)
+        case {"type": "json_schema", "json_schema": dict(named)}:
+            return _named_schema(named, f"{path}.json_schema")
+        case {"type": "json_schema"}:
+            raise RequestError(f"'{path}.json_schema' is required", param=f"{path}.json_schema")
+    raise RequestError(
+        f"'{path}.type' is {shown(kind)}; it must be 'text', 'json_object' or 'json_schema'",
+        param=f"{path}.type",
+    )
+
+
+def _named_schema(named: Mapping[str, Any], path: str) -> Constraint:
+    name, strict = named.get("name"), named.get("strict")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RequestError(
+            f"'{path}.name' is {shown(name)}; it must be 1 to 64 of letters, digits, '_' and '-'",
+            param=f"{path}.name",
+        )
+    if not isinstance(strict, bool | None):
+        raise RequestError(
+            f"'{path}.strict' is {shown(strict)}; it must be true or false", param=f"{path}.strict"
+        )
+    return _schema(named.get("schema") or {}, f"{path}.schema", strict=bool(strict))
+
+
+def _schema(value: object, path: str, *, strict: bool = False) -> Constraint:
+    """Keywords that cannot be enforced are refused if `strict`, else left out."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise RequestError(f"{path!r} is not valid JSON", param=path) from None
+    if not isinstance(value, dict):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
+    check_json(value, path, MAX_DEPTH)
+    given = value if strict else {**value, "x-guidance": {"lenient": True}}
+    return Constraint("json_schema", _bounded(json.dumps(given), path), path)
+
+
+def _regex(value: object, path: str) -> Constraint | None:
+    return Constraint("regex", text, path) if (text := _text(value, path)) else None
+
+
+def _grammar(value: object, path: str) -> Constraint | None:
+    return Constraint("grammar", text, path) if (text := _text(value, path)) else None
+
+
+def _choice(value: object, path: str) -> Constraint | None:
+    if not isinstance(value, list) or len(value) > MAX_CHOICES:
+        raise RequestError(f"{path!r} must be a list of at most {MAX_CHOICES} strings", param=path)
+    texts = [_text(each, f"{path}[{i}]") for i, each in enumerate(value)]
+    if not texts:
+        return None
+    return Constraint("grammar", _bounded("start: " + " | ".join(map(json.dumps, texts)), path), path)
+
+
+def _json_object(value: object, path: str) -> Constraint | None:
+    if not isinstance(value, bool):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be true or false", param=path)
+    return Constraint("json_schema", _ANY_OBJECT, path) if value else None
+
+
+def _structured(value: object, path: str) -> Constraint | None:
+    """vLLM's `structured_outputs`: one of several."""
+    if not isinstance(value, dict):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
+    given = {name: each for name, each in value.items() if each is not None and each not in (False, [], "")}
+    if len(given) > 1:
+        raise RequestError(f"{path!r} has {len(given)} entries; only one can be obeyed", param=path)
+    for name, each in given.items():
+        if name not in _STRUCTURED:
+            raise RequestError(
+                f"'{path}.{name[:80]}' is not supported; {', '.join(_STRUCTURED)} are",
+                param=f"{path}.{name[:80]}",
+                code="unsupported_parameter",
+            )
+        return _STRUCTURED[name](each, f"{path}.{name}")
+    return None
+
+
+_Parse = Callable[[object, str], Constraint | None]
+
+_STRUCTURED: Mapping[str, _Parse] = MappingProxyType(
+    {"json": _schema, "regex": _regex, "choice": _choice, "grammar": _grammar, "json_object": _json_object}
+)
+_FIELDS: Mapping[str, _Parse] = MappingProxyType(
+    {
+        "response_format": _response_format,
+        "structured_outputs": _structured,
+        "guided_json": _schema,
+        "guided_regex": _regex,
+        "guided_choice": _choice,
+        "guided_grammar": _grammar,
+    }
+)
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be a string", param=path)
+    return _bounded(at(path, clean_text, value), path)
+
+
+def _bounded(text: str, path: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise RequestError(f"{path!r} has {len(text)} characters; at most {MAX_TEXT} are taken", param=path)
+    return text

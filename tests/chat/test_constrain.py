@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from sapwood.chat import Guides
+from sapwood.chat.openai_format import parse_format
+from sapwood.errors import RequestError
+from sapwood.types import Constraint
+from server.fakes import EOS, VOCAB, byte_tokenizer
+
+TOKENIZER = byte_tokenizer()
+GUIDES = Guides(TOKENIZER, VOCAB, (EOS,))
+PET = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 5}, "legs": {"enum": [2, 4]}},
+    "required": ["name", "legs"],
+    "additionalProperties": False,
+}
+
+
+def schema(value: object) -> Constraint:
+    return Constraint("json_schema", json.dumps(value), "response_format.json_schema.schema")
+
+
+def walk(constraint: Constraint, seed: int, most: int = 400) -> list[int]:
+    """Tokens drawn at random from those allowed, up to the end token."""
+    guide, chance, drawn = GUIDES.begin(constraint), random.Random(seed), list[int]()
+    while not drawn or (drawn[-1] != EOS and len(drawn) < most):
+        allowed = np.flatnonzero(guide.mask(np.array(drawn, np.int32)))
+        drawn.append(chance.choice(allowed.tolist()))
+    return drawn
+
+
+def masks(constraint: Constraint, tokens: Sequence[int]) -> list[bytes]:
+    guide, history = GUIDES.begin(constraint), np.array(tokens, np.int32)
+    return [guide.mask(history[:n]).tobytes() for n in range(len(tokens))]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_walk_through_what_is_allowed_ends_in_an_answer_of_the_schema(seed: int) -> None:
+    drawn = walk(schema(PET), seed)
+    assert drawn[-1] == EOS
+    pet = json.loads(TOKENIZER.decode(drawn))
+    assert pet.keys() == {"name", "legs"}
+    assert isinstance(pet["name"], str)
+    assert len(pet["name"]) <= 5
+    assert pet["legs"] in (2, 4)
+
+
+def test_the_end_is_allowed_only_where_the_answer_is_complete() -> None:
+    drawn = walk(schema(PET), 3)
+    guide = GUIDES.begin(schema(PET))
+    ends = [bool(guide.mask(np.array(drawn[:n], np.int32))[EOS]) for n in range(len(drawn))]
+    assert ends == [False] * (len(drawn) - 1) + [True]
+
+
+def test_control_tokens_are_never_part_of_a_text() -> None:
+    guide = GUIDES.begin(Constraint("regex", "(.|\n){5}"))
+    mask = guide.mask(np.array([], np.int32))
+    assert mask[ord("<")]
+    assert not mask[EOS:].any()
+
+
+def test_a_guide_that_starts_anew_says_the_same_for_the_same_tokens() -> None:
+    """What a preempted sample needs: it is shown all its tokens at once, or fewer than before."""
+    drawn = walk(schema(PET), 5)
+    step_by_step = masks(schema(PET), drawn)
+    for n in (0, 7, len(drawn) - 1):
+        fresh = GUIDES.begin(schema(PET)).mask(np.array(drawn[:n], np.int32))
+        assert fresh.tobytes() == step_by_step[n]
+    guide = GUIDES.begin(schema(PET))
+    guide.mask(np.array(drawn[:9], np.int32))
+    assert guide.mask(np.array(drawn[:2], np.int32)).tobytes() == step_by_step[2]
+
+
+def test_two_guides_of_one_grammar_do_not_touch_each_other() -> None:
+    constraint = Constraint("regex", "ab|ac|b")
+    one, other = GUIDES.begin(constraint), GUIDES.begin(constraint)
+    one.mask(np.array([ord("b")], np.int32))
+    assert np.flatnonzero(other.mask(np.array([ord("a")], np.int32))).tolist() == [ord("b"), ord("c")]
+
+
+def test_white_space_between_the_parts_has_an_end() -> None:
+    guide = GUIDES.begin(schema({"type": "object"}))
+    history = np.frombuffer(b"{" + b"\n" * 32, np.uint8).astype(np.int32)
+    assert guide.mask(history[:-1])[ord("\n")]
+    assert not guide.mask(history)[ord("\n")]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "said"),
+    [
+        (schema({"type": "objekt"}), "objekt"),
+        (schema({"type": "string", "not": {}}), "not"),
+        (schema({"properties": {"a": False}, "required": ["a"], "type": "object"}), "Unsatisfiable"),
+        (Constraint("regex", "[ab", "guided_regex"), "regex"),
+        (Constraint("grammar", "start: nowhere", "guided_grammar"), "nowhere"),
+        (schema({"$ref": "#"}), "NoExtension"),
+        (Constraint("grammar", "\0", "guided_grammar"), "guided_grammar"),
+    ],
+)
+def test_what_is_no_grammar_is_refused_by_its_path(constraint: Constraint, said: str) -> None:
+    with pytest.raises(RequestError, match=said) as caught:
+        GUIDES.check(constraint)
+    assert caught.value.param == constraint.param
+
+
+def test_what_the_grammar_never_allowed_is_an_error_not_an_empty_choice() -> None:
+    guide = GUIDES.begin(Constraint("regex", "a"))
+    with pytest.raises(ValueError, match="cannot go on"):
+        guide.mask(np.array([ord("b")], np.int32))
+
+
+def test_a_model_without_an_end_token_is_refused() -> None:
+    with pytest.raises(RequestError, match="no end token"):
+        Guides(TOKENIZER, VOCAB, ()).check(Constraint("regex", "a"))
+
+
+def test_choices_are_of_any_text() -> None:
+    for text in ("é日本", 'a"b\\c', "line\nbreak", "x/y"):
+        constraint = parse_format({"guided_choice": [text, "other"]})
+        assert constraint is not None
+        tokens = [*text.encode(), EOS]
+        guide = GUIDES.begin(constraint)
+        assert all(guide.mask(np.array(tokens[:n], np.int32))[token] for n, token in enumerate(tokens))
