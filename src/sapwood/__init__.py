@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sapwood.errors import SapwoodError
-from sapwood.types import Retain, SamplingParams
+from sapwood.types import Constraint, Retain, SamplingParams
 
 if TYPE_CHECKING:
     from sapwood.llm import LLM
 
-__all__ = ["LLM", "Retain", "SamplingParams", "SapwoodError", "__version__"]
+__all__ = ["LLM", "Constraint", "Retain", "SamplingParams", "SapwoodError", "__version__"]
 __version__ = "0.1.0"
 
 

@@ -221,7 +221,8 @@ class Usage:
     evicted_seconds_ago: float | None = None
     """How long ago the first of the evicted tokens was evicted, if there are any."""
     waited_for_leader_seconds: float = 0.0
-    """Before it was admitted, because another was computing what it needs."""
+    """From the first time that it was left out for a leader until it was admitted; what it then waited for pages,
+    budget or a seat is part of it."""
     saved_seconds: float | None = None
     """What computing the reused tokens would have cost, at the pace of late; None before that is known."""
 

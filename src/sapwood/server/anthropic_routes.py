@@ -8,7 +8,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
 
 from sapwood.chat import (
     Json,
@@ -24,16 +23,15 @@ from sapwood.chat.anthropic_render import MessageAnswer, MessageShape, MessageSt
 from sapwood.chat.forced_calls import constrained
 from sapwood.chat.tool_answer import ToolReading
 from sapwood.chat.tools import ToolUse
-from sapwood.errors import ContextLengthError, OutOfPagesError, SapwoodError, UnavailableError
+from sapwood.errors import ContextLengthError, OutOfPagesError, UnavailableError
 from sapwood.server.anthropic_contract import by_contract, physically
 from sapwood.server.body import read_limited
 from sapwood.server.errors import error_json, status_of
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
-from sapwood.server.log import RECORD_KEY
 from sapwood.server.openai_routes import check_model
 from sapwood.server.slot import Slot
-from sapwood.server.wire import WIRE_KEY, Wire, error_response
+from sapwood.server.wire import WIRE_KEY, Wire
 from sapwood.types import Request
 from sapwood.types import Scope as CacheScope
 
@@ -71,17 +69,6 @@ def _error(error: Exception, request_id: str) -> Json:
 ANTHROPIC = Wire(b"text/event-stream; charset=utf-8", _frame, b"", _frame({"type": "ping"}), _error, _status)
 
 
-class MessagesEndpoint(GenerateEndpoint):
-    """A generating route whose answers, errors too, have Anthropic's `request-id`."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tagged = _tagging(scope, send)
-        try:
-            await super().__call__(scope, receive, tagged)
-        except SapwoodError as error:
-            await error_response(error, scope)(scope, receive, tagged)
-
-
 class AnthropicRoutes:
     """The handlers, bound to one slot."""
 
@@ -89,7 +76,7 @@ class AnthropicRoutes:
 
     def __init__(self, slot: Slot, explanations: Explanations, max_body_bytes: int) -> None:
         self._slot, self._max_body_bytes = slot, max_body_bytes
-        self._messages = MessagesEndpoint(prepare_message, slot, explanations, max_body_bytes, ANTHROPIC)
+        self._messages = GenerateEndpoint(prepare_message, slot, explanations, max_body_bytes, ANTHROPIC)
 
     def routes(self) -> list[Route]:
         return [
@@ -104,14 +91,8 @@ class AnthropicRoutes:
 
     async def count_tokens(self, request: HttpRequest) -> Response:
         request.scope[WIRE_KEY] = ANTHROPIC
-        try:
-            body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
-            counted = await run_in_threadpool(self._counted, body)
-            response = JSONResponse({"input_tokens": counted})
-        except SapwoodError as error:
-            response = error_response(error, request.scope)
-        response.headers["request-id"] = _request_id(request.scope)
-        return response
+        body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
+        return JSONResponse({"input_tokens": await run_in_threadpool(self._counted, body)})
 
     def _counted(self, body: bytes) -> int:
         """Renders and encodes as for an answer; nothing reaches the engine or its cache."""
@@ -174,17 +155,3 @@ def _fitted(order: Order, request: Request) -> Request:
     except ContextLengthError as error:
         raise ContextLengthError(error.message, param="messages", hint=error.hint) from None
     return request
-
-
-def _request_id(scope: Scope) -> str:
-    return f"req-{scope[RECORD_KEY].id}"
-
-
-def _tagging(scope: Scope, send: Send) -> Send:
-    async def tagged(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            id = _request_id(scope).encode()
-            message["headers"] = [*message.get("headers", ()), (b"request-id", id)]
-        await send(message)
-
-    return tagged

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
-from sapwood.server.anthropic_routes import AnthropicRoutes
+from sapwood.server.anthropic_routes import ANTHROPIC, AnthropicRoutes
 from sapwood.server.door import Door
 from sapwood.server.errors import route_error
 from sapwood.server.explain import Explanations
@@ -30,7 +30,7 @@ from sapwood.server.slot import Slot
 from sapwood.server.status import StatusRoutes
 from sapwood.server.tenants import load_tenants
 from sapwood.server.vllm_routes import VllmRoutes
-from sapwood.server.wire import error_response
+from sapwood.server.wire import WIRE_KEY, error_response
 
 
 def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
@@ -73,4 +73,6 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 async def _answer_route_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if "anthropic-version" in request.headers:
+        request.scope.setdefault(WIRE_KEY, ANTHROPIC)
     return error_response(route_error(error, request.method, request.url.path), request.scope)

@@ -60,7 +60,9 @@ def _tagging(send: Send, record: Record) -> Send:
     async def tagged(message: Message) -> None:
         if message["type"] == "http.response.start":
             record.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", f"req-{record.id}".encode())]
+            # OpenAI's name for it, and Anthropic's.
+            id = f"req-{record.id}".encode()
+            message["headers"] = [*message["headers"], (b"x-request-id", id), (b"request-id", id)]
         await send(message)
 
     return tagged

@@ -43,7 +43,13 @@ def _kind(error: Exception) -> str:
     if isinstance(error, ContextLengthError):
         return "exceed_context_size_error"
     status = status_of(error)
-    kinds = {404: "not_found_error", 501: "not_supported_error", 503: "unavailable_error"}
+    kinds = {
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        501: "not_supported_error",
+        503: "unavailable_error",
+    }
     return kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
 
 
