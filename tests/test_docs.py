@@ -12,7 +12,6 @@ from sapwood import LLM
 from server.test_served import serving_default_model
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def blocks(page: Path) -> Iterator[str]:
@@ -31,11 +30,17 @@ def test_the_example_for_the_openai_sdk_runs_against_a_served_model(
     assert (first.rsplit(maxsplit=1)[-1], second.rsplit(maxsplit=1)[-1]) == ("0", "3")
 
 
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if any("from openai import" not in block for block in blocks(page))
+]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_examples_for_python_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A block that makes no LLM of its own is given one."""
     codes = [block for block in blocks(page) if "from openai import" not in block]
-    assert codes
     for code in codes:
         if "LLM(" in code:
             exec(code, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -57,7 +58,7 @@ class DensityOrder(Generic[LeafT]):
         self.now = 0.0
         self._attention_pages = attention_pages
         self._settled = 0.0
-        self._aging: list[_Shelf[LeafT]] = []
+        self._aging: list[tuple[int, int, _Shelf[LeafT]]] = []
         """Shelves from which leaves may have to move on, as of `_settled`."""
         self._values = self.density.values
         self._shelves: dict[_Label, _Shelf[LeafT]] = {}
@@ -88,7 +89,9 @@ class DensityOrder(Generic[LeafT]):
         if self.density.values is not self._values:
             self._file_anew()
         if self.now - self._settled >= _TICK:
-            self._settled, self._aging = self.now, list(self._shelves.values())
+            self._settled = self.now
+            self._aging = [(shelf.first().used, n, shelf) for n, shelf in enumerate(self._shelves.values())]
+            heapq.heapify(self._aging)
         self._move_on()
         return self._by_worth.first().first()
 
@@ -144,19 +147,17 @@ class DensityOrder(Generic[LeafT]):
             del self._shelves[shelf.label]
 
     def _move_on(self) -> None:
-        """Move what has grown older; only the shelves that this touches are filed again."""
+        """Move what has grown older, the least recently used first; a shelf has the oldest of its leaves in front."""
         moves = _MOST_MOVES
         while self._aging and moves:
-            shelf, before = self._aging[-1], moves
-            # Within a shelf the least recently used leaves are the oldest.
-            while moves and shelf and self._is_older(leaf := shelf.first(), shelf.label.age):
-                shelf.remove(leaf)
-                self.add(leaf)
-                moves -= 1
-            if moves < before:
-                self._refile(shelf)
-            if moves:
-                self._aging.pop()
+            _, n, shelf = heapq.heappop(self._aging)
+            if not shelf or not self._is_older(leaf := shelf.first(), shelf.label.age):
+                continue
+            self.remove(leaf)
+            self.add(leaf)
+            moves -= 1
+            if shelf:
+                heapq.heappush(self._aging, (shelf.first().used, n, shelf))
 
     def _file_anew(self) -> None:
         """All shelves by the newest values."""
