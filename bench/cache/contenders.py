@@ -33,8 +33,11 @@ class Contender(Protocol):
         """A whole request: look up, take pages for the rest, commit, let go."""
         ...
 
-    def begin(self, prompt: Prompt) -> None:
-        """Start a request whose prompt is computed and committed; it runs from now on."""
+    def begin(self, prompt: Prompt, most: int) -> None:
+        """Start a request whose prompt is computed and committed; it runs from now on, to `most` tokens.
+
+        What can be taken for all of them at once is taken now, so that `decoded` is the commit alone.
+        """
         ...
 
     def decoded(self, prompt: Prompt) -> None:
@@ -72,12 +75,12 @@ class Ours:
     def store(self, prompt: Tokens) -> None:
         self.cache.release(self._compute(prompt))
 
-    def begin(self, prompt: Tokens) -> None:
+    def begin(self, prompt: Tokens, most: int) -> None:
         self._running = self._compute(prompt)
+        self.cache.grow(self._running, most)
 
     def decoded(self, prompt: Tokens) -> None:
         assert self._running is not None
-        self.cache.grow(self._running, len(prompt))
         self.cache.commit(self._running, prompt)
 
     def use_up(self) -> None:
@@ -118,10 +121,10 @@ class Classic:
         return len(self.tree.match(prompt)[0])
 
     def store(self, prompt: list[int]) -> None:
-        self.begin(prompt)
+        self.begin(prompt, len(prompt))
         self.tree.unlock(self._end)
 
-    def begin(self, prompt: list[int]) -> None:
+    def begin(self, prompt: list[int], most: int) -> None:  # noqa: ARG002 (it takes slots one by one)
         self._slots, self._end = self.tree.match(prompt)
         self.tree.lock(self._end)
         self.decoded(prompt)

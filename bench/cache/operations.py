@@ -133,7 +133,7 @@ def _commit_rows(turns: Turns) -> Iterator[Row]:
 
 def _decoding(contender: Contender, count: int) -> Callable[[], object]:
     tokens = np.arange(PREFIX + count, dtype=np.int32)
-    contender.begin(contender.prompt(tokens[:PREFIX]))
+    contender.begin(contender.prompt(tokens[:PREFIX]), len(tokens))
     prompts = iter([contender.prompt(tokens[: PREFIX + i]) for i in range(1, count + 1)])
     return lambda: contender.decoded(next(prompts))
 

@@ -68,7 +68,7 @@ def test_all_contenders_find_what_was_stored_and_make_room_when_full(name: str) 
     contender: Contender = contenders(96)[name]
     tokens: NDArray[np.int32] = np.arange(64, dtype=np.int32)
     contender.store(contender.prompt(tokens[:32]))
-    contender.begin(contender.prompt(tokens[:48]))
+    contender.begin(contender.prompt(tokens[:48]), len(tokens))
     for end in range(49, 65):
         contender.decoded(contender.prompt(tokens[:end]))
     assert contender.match(contender.prompt(tokens)) == 64
@@ -82,7 +82,7 @@ def test_all_contenders_find_what_was_stored_and_make_room_when_full(name: str) 
 def test_a_request_that_runs_in_the_classic_cache_holds_its_slots_once() -> None:
     classic = contenders(20)[CLASSIC]
     assert isinstance(classic, Classic)
-    classic.begin([1, 2, 3])
+    classic.begin([1, 2, 3], 5)
     classic.decoded([1, 2, 3, 4])
     classic.decoded([1, 2, 3, 4, 5])
     classic.store([1, 2, 3, 9])
