@@ -138,6 +138,10 @@ LONGEST_SECONDS = 1e9
 """Some thirty years: longer spans are mistakes."""
 
 
+MOST_WISHES = 16
+"""Of one request, for what to retain."""
+
+
 def _is_span(seconds: object) -> bool:
     return isinstance(seconds, int | float) and type(seconds) is not bool and 0 < seconds <= LONGEST_SECONDS
 

@@ -174,3 +174,8 @@ def _path(location: tuple[int | str, ...]) -> str:
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return path
+
+
+def one_or_list(value: Any) -> Any:
+    """Before a list of texts is validated: one text alone is a list of one."""
+    return [value] if isinstance(value, str) else value

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from sapwood.chat.body import Body, Integer, Number, Text
+from sapwood.chat.body import Body, Integer, Number, Text, one_or_list
 from sapwood.chat.unsupported import Neutral, refuse
 from sapwood.types import SamplingDefaults
 
@@ -25,10 +25,6 @@ MOST_LISTED = 32
 Salt = Annotated[Text, Field(min_length=1, max_length=256)]
 
 
-def _one_or_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _without_empty(value: Any) -> Any:
     """Clients of these servers send an empty stop string to say that there is none."""
     return [each for each in value if each != ""] if isinstance(value, list) else value
@@ -38,7 +34,7 @@ Stops = Annotated[
     list[Text],
     Field(max_length=MAX_STOPS),
     BeforeValidator(_without_empty),
-    BeforeValidator(_one_or_list),
+    BeforeValidator(one_or_list),
 ]
 
 Penalty = Annotated[Number, Field(ge=0.01, le=100)]

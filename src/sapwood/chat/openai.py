@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
+from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, one_or_list, read_body, shown
 from sapwood.chat.messages import Conversation, Message, Role
 from sapwood.chat.openai_format import parse_format
 from sapwood.chat.openai_tools import MAX_TOOLS, Tools, parse_tool_calls, parse_tools
-from sapwood.chat.retention import FIELD, MOST, parse_retention
+from sapwood.chat.retention import FIELD, parse_retention
 from sapwood.chat.template_kwargs import check_template_kwargs
 from sapwood.chat.tools import ToolUse
 from sapwood.chat.unsupported import (
@@ -31,7 +31,7 @@ from sapwood.chat.unsupported import (
     unknown,
 )
 from sapwood.errors import RequestError
-from sapwood.types import Retain, SamplingDefaults, SamplingParams, Scope
+from sapwood.types import MOST_WISHES, Retain, SamplingDefaults, SamplingParams, Scope
 
 Prompt = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
@@ -45,7 +45,7 @@ MAX_MESSAGES = 16_384
 MAX_PARTS = 4096
 LONGEST: Mapping[str, int] = MappingProxyType(
     {
-        FIELD: MOST,
+        FIELD: MOST_WISHES,
         "chat_template_kwargs": 64,
         "logit_bias": 4096,
         "messages": MAX_MESSAGES,
@@ -93,12 +93,8 @@ class StreamOptions(Body):
     include_usage: bool | None = None
 
 
-def _one_or_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 Stop = Annotated[Text, Field(min_length=1)]
-Stops = Annotated[list[Stop], BeforeValidator(_one_or_list)]
+Stops = Annotated[list[Stop], BeforeValidator(one_or_list)]
 
 
 class _Fields(Body):

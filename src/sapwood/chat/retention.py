@@ -12,8 +12,6 @@ from sapwood.types import LONGEST_SECONDS, Retain
 from sapwood.units import parse_duration
 
 FIELD = "cache_retention"
-MOST = 16
-"""Wishes in one call."""
 _KNOWN = ("priority", "ttl", "start", "end")
 
 

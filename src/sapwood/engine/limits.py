@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.plan import GuideMaker
-from sapwood.types import Request
+from sapwood.types import MOST_WISHES, Request
 
 _MOST_PRIORITY = 2**31 - 1
-
-
-MOST_WISHES = 16
-"""Of one request, for what to retain."""
 
 
 @dataclass(frozen=True, slots=True)
