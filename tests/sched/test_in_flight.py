@@ -274,7 +274,7 @@ def test_a_stretch_that_a_stalled_reader_would_compute_is_not_waited_for() -> No
     bench.add(range(2000, 3000), reuse=False)
     bench.add(range(5000, 5900))
     bench.step()
-    bench.scheduler._start(bench.added[1], Overlap())
+    bench.scheduler._start(bench.added[1], 0, Overlap())
     bench.add((*range(5000, 5020), 7, 8))
     assert bench.step() == {1: (40, 20), 3: (0, 20)}
 

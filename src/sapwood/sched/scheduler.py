@@ -253,7 +253,7 @@ class Scheduler:
                 freed = Freed(self._cache)
                 for victim in victims:
                     self._preempt(victim)
-                if self._start(sequence, overlap) is not None:
+                if self._start(sequence, self._matched(sequence), overlap) is not None:
                     return  # Somebody else holds pages that the victims held.
             elif self._queue.at_front(sequence) or (left_out := left_out + 1) == LOOKUPS:
                 return
@@ -274,7 +274,7 @@ class Scheduler:
             if self._follows(sequence, overlap):
                 pass
             elif share.offer(len(sequence) - matched):
-                if self._settle(sequence, overlap, evicting=evicting):
+                if self._settle(sequence, matched, overlap, evicting=evicting):
                     if sequence.lease is not None:
                         share.admit(sequence)
                         in_flight.add(sequence)
@@ -303,9 +303,9 @@ class Scheduler:
     def _overlap(self, in_flight: InFlight, sequence: Sequence, matched: int) -> Overlap:
         return in_flight.overlap(sequence, matched) if self._reuse else Overlap()
 
-    def _settle(self, sequence: Sequence, overlap: Overlap, *, evicting: bool) -> bool:
+    def _settle(self, sequence: Sequence, matched: int, overlap: Overlap, *, evicting: bool) -> bool:
         """Seat it, or drop it if it can never be seated. False if it has to wait."""
-        shortage = self._start(sequence, overlap, evicting=evicting)
+        shortage = self._start(sequence, matched, overlap, evicting=evicting)
         if shortage is not None:
             if self._running:
                 return False
@@ -317,7 +317,9 @@ class Scheduler:
         self._queue.remove(sequence.id)
         self._notices.append(Refused(sequence, reason))
 
-    def _start(self, sequence: Sequence, overlap: Overlap, *, evicting: bool = True) -> str | None:
+    def _start(
+        self, sequence: Sequence, matched: int, overlap: Overlap, *, evicting: bool = True
+    ) -> str | None:
         """Lease its prefix, take the pages it needs next, seat it. Or say what is missing, and change nothing.
 
         `evicting` says whether these may be pages that the tree holds. One that could not reach its end beside
@@ -325,7 +327,7 @@ class Scheduler:
         """
         wanted = min(len(sequence) + 1, sequence.most_computed)
         limit = len(sequence) - 1 if sequence.reads_cache else 0
-        needed = wanted - self._matched(sequence)
+        needed = wanted - matched
         room = (
             self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
             if evicting
