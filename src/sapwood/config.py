@@ -26,6 +26,8 @@ class CacheConfig:
     """Which leaf gives up its pages first; `default` learns what is used again (lru with the blocks index)."""
     pin_share: float = 0.25
     """Share of the pool that pins may hold."""
+    score_memory: int = 64 * 2**20
+    """Bytes of prompts' scores (logprobs) to keep, beside the pool, so that scoring them again reuses their KV."""
     attention_tokens: int | None = None
     """Length of a prefix at which attention makes computing one more token twice as dear as at the start. The
     default policy weighs what is lost with it; None weighs all tokens alike."""
@@ -35,6 +37,8 @@ class CacheConfig:
             raise UsageError(f"page size is {self.page_size}; it must be between 1 and 256")
         if not 0.0 <= self.pin_share <= 1.0:
             raise UsageError(f"pin share is {self.pin_share}; it must be between 0 and 1")
+        if self.score_memory < 0:
+            raise UsageError(f"score memory is {self.score_memory}; it must be at least 0")
         if self.prefix_index == "blocks" and self.eviction_policy not in ("lru", "default"):
             raise UsageError(
                 f"eviction policy is {self.eviction_policy}; the blocks index evicts by lru alone",
@@ -88,6 +92,8 @@ class ServerConfig:
     """Whose numbers `usage` shows; the OpenAI routes are physical under `auto`."""
     anthropic_minimum: int = 1024
     """Shortest prefix, in tokens, that the Anthropic routes' ledger caches; 512 to 4096 there, by model."""
+    step_ledger_clock: bool = False
+    """Whether operators may put the contract ledgers' clock forward, to try out what expires."""
     max_body_bytes: int = 32 * 2**20
     """Longer request bodies are refused with 413."""
     log_json: bool = False

@@ -73,6 +73,8 @@ class SequenceWork:
     """Set to report, for each computed position i, the logprob of the token at i+1 (`score` top entries)."""
     score_targets: NDArray[np.int32] | None = None
     """With `score`: the tokens that follow each computed token and exist (one shorter at the prompt's end)."""
+    score_skip: int = 0
+    """With `score`: how many of the first computed positions are left out; they have no target either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ class SamplingParams:
         ignore_eos: do not stop at the model's end token.
         min_tokens: end and stop tokens cannot be drawn before that many tokens.
         logprobs: None, or how many top entries to report per generated token (0 = the chosen one only).
-        prompt_logprobs: the same for the prompt's own tokens; switches reuse off for this request.
+        prompt_logprobs: the same for the prompt's own tokens. What is cached is reused as far as their scores are
+            known, or not asked for.
+        prompt_logprobs_start: index of the first prompt token to score; the first token of all has no score.
         constraint: what the answer must be, or None. The model may end it only where it is complete.
     """
 
@@ -86,6 +88,7 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    prompt_logprobs_start: int = 0
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
@@ -102,6 +105,7 @@ class SamplingParams:
             ("n", 1 <= self.n <= 128, "between 1 and 128"),
             ("best_of", self.n <= self.drawn <= 128, f"at least n ({self.n}) and at most 128"),
             ("min_tokens", self.min_tokens >= 0, "at least 0"),
+            ("prompt_logprobs_start", self.prompt_logprobs_start >= 0, "at least 0"),
             ("stop", all(self.stop), "made of non-empty strings"),
         )
         for name, valid, expected in checks:
@@ -241,7 +245,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class PromptScored:
-    """The whole prompt's own logprobs; the first entry is None (nothing comes before it)."""
+    """The prompt's own logprobs, an entry per token: None for the first, which nothing comes before, and before
+    `prompt_logprobs_start`."""
 
     request_id: str
     logprobs: tuple[TokenLogprob | None, ...]

@@ -13,7 +13,7 @@ from sapwood.cache.chain import blake2b_128, root_hash
 def test_a_hash_has_128_bits_and_is_the_same_in_every_process() -> None:
     """[82] Nothing random goes in, so that what one process wrote another can find."""
     assert blake2b_128(b"abc").hex() == "cf4ab791c62b8d2b2109c90275287816"
-    spelled = bytes(16) + b"\1" + (1).to_bytes(8, "little") + b"m" + b"\0" + b"\0" + b"\0"
+    spelled = bytes(16) + b"\1" + (1).to_bytes(8, "little") + b"m" + 4 * b"\0"
     assert root_hash(Namespace("m")) == hashlib.blake2b(spelled, digest_size=16).digest()
 
 

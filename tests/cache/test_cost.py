@@ -12,11 +12,11 @@ from sapwood.cache import PrefixCache, radix
 from sapwood.cache.check import Claims
 from sapwood.cache.density_order import _MOST_MOVES, DensityOrder
 from sapwood.cache.evict import Evictable
-from sapwood.cache.eviction_order import EvictionOrder, KeyOrder
+from sapwood.cache.eviction_order import KeyOrder
 from sapwood.cache.ghosts import Ghosts
 from sapwood.cache.leaf_heap import SortKey
-from sapwood.cache.node import Node
 from sapwood.cache.radix import RadixIndex
+from sapwood.cache.tenant_order import TenantOrder
 from sapwood.config import CacheConfig
 
 
@@ -45,7 +45,7 @@ class CountingPolicy:
         return CountedKey((leaf.used,))
 
 
-def index_with_leaves(leaves: int, order: EvictionOrder[Node] | None = None) -> RadixIndex:
+def index_with_leaves(leaves: int, order: TenantOrder | None = None) -> RadixIndex:
     index = RadixIndex(100, CacheConfig())
     index.order = order or index.order
     for leaf in range(leaves):
@@ -60,7 +60,7 @@ def test_evicting_touches_as_many_nodes_in_a_large_tree_as_in_a_small_one() -> N
     touched, keys = [], []
     for leaves in (1_000, 30_000):
         policy = CountingPolicy()
-        index = index_with_leaves(leaves, EvictionOrder(KeyOrder(policy)))
+        index = index_with_leaves(leaves, TenantOrder(KeyOrder(policy)))
         nodes, made, compared = index.touched, policy.made, policy.compared
         for _ in range(10):
             assert len(index.evict(9)) == 9

@@ -11,6 +11,7 @@ freed too early, shared by mistake or found under the wrong tokens shows up as w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cache.helpers import prefixes_of, toks
-from cache.twin import Twin, TwinLease
+from cache.twin import Prefix, Twin, TwinLease
 from sapwood.cache import History, Lease, Namespace, PrefixCache
 from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.radix import RadixIndex
@@ -29,7 +30,7 @@ from sapwood.errors import OutOfPagesError
 CAPACITY = 24
 NAMESPACES = (Namespace("m"), Namespace("m", tenant=""), Namespace("m", salt="s"))
 
-namespaces = st.sampled_from((NAMESPACES[0],) * 3 + NAMESPACES)  # mostly the first: sharing must be frequent
+names = st.sampled_from((0, 0, 0, 0, 1, 2))  # mostly the first: sharing must be frequent
 blocks = st.lists(st.integers(0, 2), max_size=6)
 tails = st.integers(0, 15)
 picks = st.integers(0, 99)
@@ -52,11 +53,16 @@ class CacheMachine(RuleBasedStateMachine):
     index: IndexName = "radix"
     policy: EvictionName = "lru"
     forgets = False
+    namespaces = NAMESPACES
+    quotas: Mapping[str, int] = {}
 
     def __init__(self) -> None:
         super().__init__()
         self.cache = PrefixCache(CAPACITY, CacheConfig(self.page_size, self.index, self.policy))
-        self.twin = Twin(CAPACITY, self.page_size, self.policy, remembers=self.index != "none")
+        # A part of a page counts for nothing.
+        self.cache.limit({who: (most + 1) * self.page_size - 1 for who, most in self.quotas.items()})
+        remembers = self.index != "none"
+        self.twin = Twin(CAPACITY, self.page_size, self.policy, remembers=remembers, quotas=self.quotas)
         if isinstance(self.cache._index, RadixIndex) and not self.forgets:
             ghosts = self.cache._index.ghosts
             ghosts._most_nodes = ghosts._most_tokens = 1_000_000
@@ -70,14 +76,14 @@ class CacheMachine(RuleBasedStateMachine):
         tokens = [token for block in blocks for token in alphabet[block]]
         return tuple(tokens + [0] * (tail % size))
 
-    @initialize(stored=st.lists(st.tuples(namespaces, blocks, tails), min_size=4, max_size=8))
-    def warm_up(self, stored: list[tuple[Namespace, list[int], int]]) -> None:
-        for namespace, blocks, tail in stored:
-            self.come_and_go(namespace, blocks, tail)
+    @initialize(stored=st.lists(st.tuples(names, blocks, tails), min_size=4, max_size=8))
+    def warm_up(self, stored: list[tuple[int, list[int], int]]) -> None:
+        for name, blocks, tail in stored:
+            self.come_and_go(name, blocks, tail)
 
-    @rule(namespace=namespaces, blocks=blocks, tail=tails, limit=st.none() | st.integers(0, 40))
-    def begin(self, namespace: Namespace, blocks: list[int], tail: int, limit: int | None) -> None:
-        tokens = self.sequence(blocks, tail)
+    @rule(name=names, blocks=blocks, tail=tails, limit=st.none() | st.integers(0, 40))
+    def begin(self, name: int, blocks: list[int], tail: int, limit: int | None) -> None:
+        namespace, tokens = self.namespaces[name], self.sequence(blocks, tail)
         found = self.cache.match(namespace, toks(*tokens[:limit])).tokens
         before = self.cache.books()
         room = self.cache.room_beside(namespace, toks(*tokens), limit)
@@ -106,16 +112,16 @@ class CacheMachine(RuleBasedStateMachine):
         if pair.twin.generation == self.twin.generation:
             self.twin.retain(pair.twin, priority, seconds, *ends)
 
-    @rule(namespace=namespaces, blocks=blocks, tail=tails)
-    def ask(self, namespace: Namespace, blocks: list[int], tail: int) -> None:
-        tokens, twin = self.sequence(blocks, tail), self.twin
+    @rule(name=names, blocks=blocks, tail=tails)
+    def ask(self, name: int, blocks: list[int], tail: int) -> None:
+        namespace, tokens, twin = self.namespaces[name], self.sequence(blocks, tail), self.twin
         before = self.cache.books()
         told = self.cache.history(namespace, toks(*tokens))
         assert self.cache.books() == before
         assert told.cached == twin.match(namespace, tokens)
         others = (
             other
-            for other in NAMESPACES
+            for other in self.namespaces
             if other.tenant == namespace.tenant and other.salt is None and other != namespace
         )
         assert told.elsewhere == max((twin.match(other, tokens) for other in others), default=0)
@@ -156,7 +162,10 @@ class CacheMachine(RuleBasedStateMachine):
             self.cache.grow(pair.real, length)
             assert pair.real.covered >= length
             if self.policy == "default":
-                self.follow(missing)
+                due = self.twin.due(pair.twin, length)
+                gone = self.follow(missing)
+                for tenant, count in due:
+                    assert sum(page[1].tenant == tenant for page in gone) >= count
                 self.twin.cover(pair.twin, length)
             else:
                 self.twin.grow(pair.twin, length)
@@ -167,27 +176,37 @@ class CacheMachine(RuleBasedStateMachine):
         assert pair.real.table.tolist() == table
         return False
 
-    def follow(self, missing: int) -> None:
+    def follow(self, missing: int) -> list[Prefix]:
         """Tell the twin which pages the cache has evicted. That nothing followed them is compared by the invariants."""
         now = set(prefixes_of(self.cache))
         gone = [page for page in self.twin.here if page[0] == self.twin.generation and page[1:] not in now]
         assert len(gone) == missing
         assert not self.twin.pinned & set(gone)
         self.twin.lose(gone)
+        return gone
 
     @precondition(lambda self: self.pairs)
     @rule(pick=picks, again=st.booleans())
     def release(self, pick: int, *, again: bool) -> None:
         pair = self.pairs.pop(pick % len(self.pairs))
-        self.cache.release(pair.real)
-        self.twin.release(pair.twin)
+        self.let_go(pair)
         if again:
             self.cache.release(pair.real)
         assert not pair.real.live
 
-    @rule(namespace=namespaces, blocks=blocks, tail=tails)
-    def come_and_go(self, namespace: Namespace, blocks: list[int], tail: int) -> None:
-        self.begin(namespace, blocks, tail, limit=None)
+    def let_go(self, pair: Pair) -> None:
+        tenant = pair.namespace.tenant
+        self.cache.release(pair.real)
+        self.twin.release(pair.twin)
+        if self.policy != "default":
+            self.twin.trim(tenant)
+        elif tenant in self.quotas:
+            gone = self.follow(self.twin.surplus(tenant))
+            assert all(page[1].tenant == tenant for page in gone)
+
+    @rule(name=names, blocks=blocks, tail=tails)
+    def come_and_go(self, name: int, blocks: list[int], tail: int) -> None:
+        self.begin(name, blocks, tail, limit=None)
         self.advance(-1, [], 0, 0)
         self.release(-1, again=False)
 
@@ -219,13 +238,15 @@ class CacheMachine(RuleBasedStateMachine):
         assert books.cached_tokens == len(twin.here) * self.page_size
         assert books.evicted_tokens == twin.evicted * self.page_size
         assert self.cache.room() == twin.room
+        for account in self.cache._accounts:
+            assert (account.pages, account.leased, account.private) == twin.held(account.tenant)
 
     @invariant()
     def the_same_prefixes_are_cached(self) -> None:
         if self.index != "none":
             assert sorted(prefixes_of(self.cache), key=repr) == sorted(self.twin.findable(), key=repr)
         if isinstance(self.cache._index, RadixIndex):
-            assert len(self.cache._index.roots) <= len(NAMESPACES)
+            assert len(self.cache._index.roots) <= len(self.namespaces)
             assert not self.cache._index.ghosts.over
 
     @invariant()
@@ -306,6 +327,45 @@ class CollidingMachine4(CollidingMachine):
     hashes = 4
 
 
+class QuotaMachine(CacheMachine):
+    """One tenant with and without a salt, and another; `press` comes from one without a quota."""
+
+    namespaces = (
+        Namespace("m", tenant="a"),
+        Namespace("m", tenant="b"),
+        Namespace("m", tenant="a", salt="s"),
+    )
+    quotas: Mapping[str, int] = {"a": 9, "b": 2}
+
+
+class QuotaMachineLfu(QuotaMachine):
+    page_size = 4
+    policy: EvictionName = "lfu"
+
+
+class QuotaMachineMru(QuotaMachine):
+    policy: EvictionName = "mru"
+    quotas: Mapping[str, int] = {"a": 0, "b": 40}
+
+
+class QuotaMachineSlru(QuotaMachine):
+    policy: EvictionName = "slru"
+    quotas: Mapping[str, int] = {"b": 3}
+
+
+class QuotaMachinePriority(QuotaMachine):
+    policy: EvictionName = "priority"
+
+
+class QuotaMachineDefault(QuotaMachine):
+    policy: EvictionName = "default"
+
+
+class QuotaMachineBlocks(QuotaMachine):
+    page_size = 4
+    index: IndexName = "blocks"
+
+
 class CacheMachineNone(CacheMachine):
     page_size = 4
     index: IndexName = "none"
@@ -330,3 +390,10 @@ TestBlocksOf4 = BlocksMachine4.TestCase
 TestOneHash = CollidingMachine.TestCase
 TestFourHashes = CollidingMachine4.TestCase
 TestNoIndex = CacheMachineNone.TestCase
+TestQuotaLru = QuotaMachine.TestCase
+TestQuotaLfu = QuotaMachineLfu.TestCase
+TestQuotaMru = QuotaMachineMru.TestCase
+TestQuotaSlru = QuotaMachineSlru.TestCase
+TestQuotaPriority = QuotaMachinePriority.TestCase
+TestQuotaDefault = QuotaMachineDefault.TestCase
+TestQuotaBlocks = QuotaMachineBlocks.TestCase

@@ -7,7 +7,7 @@ by looking through everything.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sapwood.cache import Namespace
@@ -43,14 +43,24 @@ class TwinPage:
 
 class Twin:
     def __init__(
-        self, capacity: int, page_size: int, policy: EvictionName = "lru", *, remembers: bool = True
+        self,
+        capacity: int,
+        page_size: int,
+        policy: EvictionName = "lru",
+        *,
+        remembers: bool = True,
+        quotas: Mapping[str, int] | None = None,
     ) -> None:
         self.capacity = capacity
         self.page_size = page_size
         self.policy = policy
         self.remembers = remembers
+        self.quotas = quotas or {}
+        """Pages that each tenant may keep."""
         self.known: dict[Prefix, TwinPage] = {}
         self.leases: list[TwinLease] = []
+        self.in_use: dict[str | None, None] = {}
+        """Tenants that have a lease, in the order in which they came to have one."""
         self.generation = 0
         self.evicted = 0
         self.count = 0
@@ -87,6 +97,7 @@ class Twin:
         path = self._path(namespace, tokens[:limit])
         held = tokens[: len(path) * self.page_size]
         lease = TwinLease(namespace, self.generation, held, len(path), self.count + 1)
+        self.in_use.setdefault(namespace.tenant)
         self.leases.append(lease)
         self._mark_used(lease)
         for prefix in path:
@@ -102,9 +113,38 @@ class Twin:
         return max(0, wanted - self.free) if wanted > 0 else 0
 
     def grow(self, lease: TwinLease, length: int) -> None:
+        for tenant, count in self.due(lease, length):
+            for _ in range(count):
+                self.lose([self._next(tenant)])
         for _ in range(self.missing(lease, length)):
             self.lose([self._next()])
         self.cover(lease, length)
+
+    def due(self, lease: TwinLease, length: int) -> list[tuple[str | None, int]]:
+        """Pages that tenants over their quotas lose before anyone else does, whoever grows before the others."""
+        missing, wanted = self.missing(lease, length), -(-length // self.page_size) - lease.covered_pages
+        grower: str | None = lease.namespace.tenant
+        due = []
+        for tenant in dict.fromkeys([grower, *self.in_use]):
+            surplus = self.surplus(tenant, wanted if tenant == grower else 0)
+            due.append((tenant, min(missing, surplus)))
+            missing -= due[-1][1]
+        return due
+
+    def surplus(self, tenant: str | None, more: int = 0) -> int:
+        """Pages that it has to give up, if with so many more it is to keep its quota; what it reads it keeps."""
+        if tenant is None or tenant not in self.quotas:
+            return 0
+        cached, leased, private = self.held(tenant)
+        return max(0, min(cached + private + more - self.quotas[tenant], cached - leased))
+
+    def held(self, tenant: str) -> tuple[int, int, int]:
+        """Pages of a tenant: cached, of these pinned, and private ones."""
+        cached = sum(prefix[1].tenant == tenant for prefix in self.here)
+        leased = sum(prefix[1].tenant == tenant for prefix in self.pinned)
+        own = [lease for lease in self.leases if lease.namespace.tenant == tenant]
+        private = sum(lease.covered_pages - len(lease.tokens) // self.page_size for lease in own)
+        return cached, leased, private
 
     def cover(self, lease: TwinLease, length: int) -> None:
         lease.covered_pages = max(lease.covered_pages, -(-length // self.page_size))
@@ -144,7 +184,15 @@ class Twin:
         self._mark_used(lease)
         lease.live = False
         self.leases.remove(lease)
+        tenant = lease.namespace.tenant
+        if all(other.namespace.tenant != tenant for other in self.leases):
+            del self.in_use[tenant]
         self._drop_unreachable()
+
+    def trim(self, tenant: str | None) -> None:
+        """What a release makes a tenant give up."""
+        for _ in range(self.surplus(tenant)):
+            self.lose([self._next(tenant)])
 
     def flush(self) -> tuple[int, int]:
         before = len(self.here)
@@ -192,11 +240,16 @@ class Twin:
         for prefix in self._pages(lease.generation, lease.namespace, lease.tokens):
             self.known[prefix].used = self.count
 
-    def _next(self) -> Prefix:
-        """Of the pages that nobody reads and no page follows, the one that the policy lets go first."""
+    def _next(self, tenant: str | None = None) -> Prefix:
+        """Of the pages that nobody reads and no page follows, the one that the policy lets go first.
+
+        Of a tenant's, if one is named.
+        """
         here, pinned = self.here, self.pinned
         parents = {(generation, where, tokens[: -self.page_size]) for generation, where, tokens in here}
         leaves = [prefix for prefix in here if prefix not in pinned and prefix not in parents]
+        if tenant is not None:
+            leaves = [leaf for leaf in leaves if leaf[1].tenant == tenant]
         return min(leaves, key=lambda prefix: self._key(self.known[prefix]))
 
     def _key(self, page: TwinPage) -> tuple[float, ...]:

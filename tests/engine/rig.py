@@ -222,6 +222,17 @@ class Rig:
         ranked = sorted(range(len(means)), key=lambda index: -means[index])
         return [self.solo(request, index) for index in ranked[: request.params.n]]
 
+    def scores(self, request: Request) -> tuple[TokenLogprob | None, ...] | None:
+        """What is to be said of its prompt."""
+        params = request.params
+        if params.prompt_logprobs is None:
+            return None
+        unscored = min(max(1, params.prompt_logprobs_start), len(request.prompt))
+        return (
+            *[None] * unscored,
+            *self.runner.score(request.prompt, params.prompt_logprobs)[unscored - 1 :],
+        )
+
     def solo(self, request: Request, sample: int) -> SampleLog:
         """What a sample must be, by definition: draw all, decode at once, cut at the first end."""
         params = request.params

@@ -215,15 +215,16 @@ def test_text_held_back_for_a_stop_string_is_given_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 64])
-def test_prompt_logprobs_are_complete_and_read_nothing_from_the_cache(chunk: int) -> None:
+def test_prompt_logprobs_are_complete_and_reuse_what_was_scored(chunk: int) -> None:
     rig = Rig(chunk=chunk)
     prompt = prompt_of(30)
     rig.ask(prompt)
-    log = rig.ask(prompt, greedy(2, prompt_logprobs=3, logprobs=2, n=2))
-    rig.expect_solo(log)
-    assert log.scored == (None, *rig.runner.score(prompt, 3))
-    assert log.usage.missed == {"reuse_off": 30}
-    assert all(len(entry.top) == 2 for entry in log.samples[0].logprobs)
+    for missed in ({"reuse_off": 29, "last_token": 1}, {"last_token": 1}):
+        log = rig.ask(prompt, greedy(2, prompt_logprobs=3, logprobs=2, n=2))
+        rig.expect_solo(log)
+        assert log.scored == (None, *rig.runner.score(prompt, 3))
+        assert log.usage.missed == missed
+        assert all(len(entry.top) == 2 for entry in log.samples[0].logprobs)
     assert rig.ask(prompt).usage.reused == 29
     rig.expect_no_leaks()
 

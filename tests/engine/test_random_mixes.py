@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +39,8 @@ params = st.builds(
     stop=st.sampled_from([(), ("ab", "c"), ("é", "xyx")]),
     stop_token_ids=st.sampled_from([(), (3, 4)]),
     logprobs=st.sampled_from([None, 0, 2]),
-    prompt_logprobs=st.sampled_from([None, None, None, 1]),
+    prompt_logprobs=st.sampled_from([None, None, 0, 1, 1, 3]),
+    prompt_logprobs_start=st.sampled_from([0, 0, 0, 1, 5, 40]),
     ignore_eos=st.booleans(),
 )
 asks = st.builds(
@@ -78,7 +79,9 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
         case Ask():
             priority = action.priority if rig.engine.limits.priorities else 0
             scope = Scope(tenant=action.tenant)
-            rig.add(action.prompt, action.params, scope=scope, reuse=action.reuse, priority=priority)
+            start = min(action.params.prompt_logprobs_start, len(action.prompt))
+            params = replace(action.params, prompt_logprobs_start=start)
+            rig.add(action.prompt, params, scope=scope, reuse=action.reuse, priority=priority)
         case int():
             name = f"r{action}"
             if name in rig.logs and rig.logs[name].finished is None:
@@ -128,6 +131,5 @@ def test_every_answer_is_the_solo_answer(
     for name, log in rig.logs.items():
         if log not in failed and name not in aborted:
             rig.expect_solo(log)
-            scored = (None, *rig.runner.score(log.request.prompt, 1))
-            assert log.scored == (None if log.request.params.prompt_logprobs is None else scored)
+            assert log.scored == rig.scores(log.request)
     rig.expect_no_leaks()

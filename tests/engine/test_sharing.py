@@ -143,14 +143,15 @@ def test_followers_outlive_a_preempted_leader(page_size: int) -> None:
     rig.expect_no_leaks()
 
 
-def test_a_scored_prompt_leads_and_does_not_follow() -> None:
+def test_a_scored_prompt_leads_and_follows_what_is_scored() -> None:
     rig = Rig(chunk=512)
     scored = [rig.add(prompt_of(50), greedy(1, prompt_logprobs=1)) for _ in range(2)]
     follower = rig.add(prompt_of(50), greedy(1))
     rig.run()
     for log in (*scored, follower):
         rig.expect_solo(log)
-    assert (follower.usage.reused, rig.runner.computed_tokens) == (49, 50 + 50 + 1)
+    assert [log.usage.reused for log in (*scored, follower)] == [0, 49, 49]
+    assert rig.runner.computed_tokens == 50 + 1 + 1
 
 
 def test_without_an_index_all_go_alone() -> None:

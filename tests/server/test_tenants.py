@@ -596,8 +596,10 @@ GOOD = f'{NAMED}key = "sk-secret"\n'
         (GOOD + "oprator = true", "there is no field 'oprator'; the fields are name, key,"),
         (GOOD + "operator = 1", "operator is 1; it must be true or false"),
         (GOOD + 'operator = "yes"', "operator is yes"),
-        (GOOD + "max_hot_tokens = 5", "max_hot_tokens is not supported yet"),
-        (GOOD + "[[public_prefix]]\nname='m'\nfile='m.txt'", "[[public_prefix]] is not supported yet"),
+        (GOOD + "max_hot_tokens = -5", "max_hot_tokens is -5; it must be a whole number of tokens"),
+        (GOOD + "max_hot_tokens = true", "max_hot_tokens is True"),
+        (GOOD + 'max_hot_tokens = "5"', "max_hot_tokens is 5"),
+        (GOOD + "max_hot_tokens = 1.5", "max_hot_tokens is 1.5"),
         (NAMED, "it has no key; it must have one of key, key_sha256, key_env"),
         (GOOD + 'key_env = "X"', "it has key and key_env"),
         (NAMED + 'key = ""', "key is missing or empty"),
@@ -645,8 +647,10 @@ def test_a_tenant_shows_no_hash_of_its_key(load: Callable[..., Tenants]) -> None
     assert "sha" not in shown
 
 
-def test_the_example_of_the_docs_is_a_tenants_file(load: Callable[..., Tenants]) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    tenants = load(example, OPS_KEY="sk-ops")
+def test_the_examples_of_the_docs_make_a_tenants_file(load: Callable[..., Tenants], tmp_path: Path) -> None:
+    (tmp_path / "rules.txt").write_text("Be brief.")
+    examples = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    tenants = load("".join(examples), OPS_KEY="sk-ops")
+    assert tenants.quotas == {"team-b": 20000}
     assert len(tenants.names) >= 3
     assert tenants.find(b"sk-ops") == Caller("operations", operator=True)

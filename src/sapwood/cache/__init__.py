@@ -7,6 +7,7 @@ from sapwood.cache.curve import CurvePoint, HitRateCurve
 from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.lease import Lease
 from sapwood.cache.prefix_cache import History, Match, PrefixCache
+from sapwood.cache.scores import ScoreStore, Trail
 
 __all__ = [
     "Books",
@@ -19,5 +20,7 @@ __all__ = [
     "Namespace",
     "PageIds",
     "PrefixCache",
+    "ScoreStore",
     "Tokens",
+    "Trail",
 ]

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.chain import ChainHash
 from sapwood.cache.keys import Namespace
 
@@ -18,14 +19,18 @@ class Block:
     `pins` counts the leases whose path goes through this block. Every such path goes through `parent` too.
     """
 
-    __slots__ = ("after", "alike", "before", "content", "filed", "hash", "page", "parent", "pins")
+    __slots__ = ("account", "after", "alike", "before", "content", "filed", "hash", "page", "parent", "pins")
 
-    def __init__(self, page: int, chained: ChainHash, parent: Parent, content: bytes) -> None:
+    def __init__(
+        self, page: int, chained: ChainHash, parent: Parent, content: bytes, account: Account | None = None
+    ) -> None:
         self.page = page
         self.hash = chained
         self.parent = parent
         self.content = content
         """The bytes of page_size int32 tokens."""
+        self.account = account
+        """Of its tenant, if that has a quota."""
         self.pins = 0
         self.filed = False
         """Whether it can be found."""

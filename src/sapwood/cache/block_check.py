@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from sapwood.cache.accounts import Account, Accounts
 from sapwood.cache.block import Block, Parent
 from sapwood.cache.block_map import BlockMap
 from sapwood.cache.chain import ChainHash
@@ -32,6 +33,8 @@ class BlockCount:
 
     pages: int = 0
     leased: int = 0
+    pages_of: Counter[Account] = field(default_factory=Counter)
+    leased_of: Counter[Account] = field(default_factory=Counter)
     free: list[Block] = field(default_factory=list)
     """Blocks that can be found and that nobody pins."""
 
@@ -41,6 +44,7 @@ def check_blocks(
     current: Iterable[PinnedPath],
     stale: Iterable[PinnedPath],
     name_of: Callable[[Block], ChainHash],
+    accounts: Accounts,
     claims: Claims,
 ) -> BlockCount:
     """Claim all pages, compare each block with its hash, its place in the map, its parent and the cursors.
@@ -65,6 +69,12 @@ def check_blocks(
         claims.claim(np.array([block.page], dtype=np.int32), block)
         count.pages += 1
         count.leased += is_so > 0
+        above = block.parent
+        account = above.account if isinstance(above, Block) else accounts.of(above)
+        _require(block.account is account, block, "has another account than its tenant")
+        if account is not None:
+            count.pages_of[account] += 1
+            count.leased_of[account] += is_so > 0
         if is_so == 0:
             count.free.append(block)
     return count

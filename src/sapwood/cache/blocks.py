@@ -20,17 +20,18 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from sapwood.cache.accounts import Account, Accounts
 from sapwood.cache.block import Block, Parent
 from sapwood.cache.block_check import check_blocks
 from sapwood.cache.block_ghosts import BlockGhosts
 from sapwood.cache.block_map import BlockMap
 from sapwood.cache.chain import ChainHash, HashFunction, blake2b_128, root_hash
 from sapwood.cache.check import Claims
-from sapwood.cache.free_queue import FreeQueue
 from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.lookups import MOST_PAGES, Lookups
 from sapwood.cache.retention import Retention
+from sapwood.cache.tenant_queue import TenantQueue
 from sapwood.errors import BooksError, UsageError
 
 _TOKEN_BYTES = 4
@@ -85,13 +86,15 @@ class BlockIndex:
         hash_of: HashFunction = blake2b_128,
         ghosts: int | None = None,
         remembered: int = MOST_PAGES,
+        accounts: Accounts | None = None,
     ) -> None:
         self.page_size = page_size
         self.pages = 0
         self.leased = 0
         self.map = BlockMap()
-        self.queue = FreeQueue()
+        self.queue = TenantQueue()
         self.ghosts = BlockGhosts(ghosts)
+        self._accounts = accounts or Accounts()
         self._hash_of = hash_of
         self._lookups = Lookups(page_size, hash_of, remembered)
         self._epoch = 0
@@ -133,12 +136,12 @@ class BlockIndex:
         if cursor.epoch != self._epoch:
             return pages[:0]
         kept: list[int] = []
-        chained = self._hash_behind(cursor.end)
+        chained, account = self._hash_behind(cursor.end), self._accounts.of(cursor.namespace)
         for content, page in zip(self._cut(tokens), pages.tolist(), strict=True):
             chained = self._hash_of(chained + content)
             block = self.map.find(chained, cursor.end, content)
             if block is None:
-                block = Block(page, chained, cursor.end, content)
+                block = Block(page, chained, cursor.end, content, account)
                 self._file(block)
             self._step(cursor, block)
             kept.append(block.page)
@@ -151,23 +154,23 @@ class BlockIndex:
             block.pins -= 1
             if block.pins:
                 continue
-            self.leased -= 1
+            self._count_leased(block, -1)
             if cursor.epoch == self._epoch:
                 self.queue.append(block)
             else:
-                self.pages -= 1
+                self._count_pages(block, -1)
                 unreachable.append(block.page)
         cursor.end, cursor.pages = cursor.namespace, 0
         return _page_ids(unreachable)
 
-    def evict(self, count: int) -> PageIds:
+    def evict(self, count: int, account: Account | None = None) -> PageIds:
         freed = []
         for _ in range(count):
-            block = self.queue.pop()
+            block = self.queue.pop() if account is None else self.queue.pop_of(account)
+            self._count_pages(block, -1)
             self.map.remove(block)
             self.ghosts.evicted(block, self._now, keep=block.hash not in self.map)
             freed.append(block.page)
-        self.pages -= count
         return _page_ids(freed)
 
     def advance(self, now: float) -> None:
@@ -184,10 +187,11 @@ class BlockIndex:
         own = [cursor for cursor in cursors if isinstance(cursor, BlockCursor)]
         current = [cursor for cursor in own if cursor.epoch == self._epoch]
         stale = [cursor for cursor in own if cursor.epoch != self._epoch]
-        found = check_blocks(self.map, current, stale, self._name_of, claims)
+        found = check_blocks(self.map, current, stale, self._name_of, self._accounts, claims)
         for name, says, is_so in (("pages", self.pages, found.pages), ("leased", self.leased, found.leased)):
             if says != is_so:
                 raise BooksError(f"the hash index says {name} = {says}; a recount gives {is_so}")
+        self._accounts.check_held(found.pages_of, found.leased_of)
         self.queue.check(found.free)
         self.ghosts.check(self.map, self._now)
 
@@ -211,16 +215,26 @@ class BlockIndex:
         self.map.add(block)
         self.queue.append(block)
         self.ghosts.held(block)
-        self.pages += 1
+        self._count_pages(block, 1)
 
     def _step(self, cursor: BlockCursor, block: Block) -> None:
         """Pin the block that comes next."""
         if block.pins == 0:
             self.queue.remove(block)
-            self.leased += 1
+            self._count_leased(block, 1)
         block.pins += 1
         cursor.end = block
         cursor.pages += 1
+
+    def _count_pages(self, block: Block, change: int) -> None:
+        self.pages += change
+        if block.account is not None:
+            block.account.pages += change
+
+    def _count_leased(self, block: Block, change: int) -> None:
+        self.leased += change
+        if block.account is not None:
+            block.account.leased += change
 
 
 def _page_ids(pages: list[int]) -> PageIds:

@@ -37,4 +37,4 @@ class Flushed:
     flushed_tokens: int
     """Freed at once."""
     kept_tokens: int
-    """Kept for the leases that read them until those are released; they match no more."""
+    """Kept for the leases that read them until those are released; they match no more, but for public prefixes."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.keys import PageIds, page_key
 from sapwood.cache.node import Node, Root
 from sapwood.cache.runs import SLACK
@@ -53,6 +54,8 @@ class TreeCount:
 
     pages: int = 0
     leased: int = 0
+    pages_of: Counter[Account] = field(default_factory=Counter)
+    leased_of: Counter[Account] = field(default_factory=Counter)
     evictable: list[Node] = field(default_factory=list)
     """Unpinned nodes with pages, without any below them, that can still be found."""
     ghosts: list[Node] = field(default_factory=list)
@@ -73,6 +76,7 @@ def check_tree(
                 _require(root.pins > 0 or bool(root.children), root, "is kept for nothing")
                 continue
             _check_node(node, page_size)
+            _require(node.account is root.account, node, "has another account than its root")
             claims.claim(node.pages.view, node)
             _count(node, root, count)
     _require(not pins, "a lease", "reads a node that is in no tree")
@@ -111,6 +115,9 @@ def _check_node(node: Node, page_size: int) -> None:
 
 def _count(node: Node, root: Root, count: TreeCount) -> None:
     count.pages += node.pages.size
+    if node.account is not None:
+        count.pages_of[node.account] += node.pages.size
+        count.leased_of[node.account] += node.pages.size if node.pins else 0
     if node.is_ghost:
         count.ghosts.append(node)
         return

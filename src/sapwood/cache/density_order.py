@@ -53,8 +53,11 @@ class DensityOrder(Generic[LeafT]):
     their shelves; all shelves are looked at once a tick, and once for each time that the values are learned.
     """
 
-    def __init__(self, capacity: int, attention_pages: float | None = None) -> None:
-        self.density = HitDensity(capacity)
+    def __init__(
+        self, capacity: int, attention_pages: float | None = None, density: HitDensity | None = None
+    ) -> None:
+        self._capacity = capacity
+        self.density = density or HitDensity(capacity)
         self.now = 0.0
         self._attention_pages = attention_pages
         self._settled = 0.0
@@ -103,6 +106,9 @@ class DensityOrder(Generic[LeafT]):
 
     def reused(self, leaf: LeafT, pages: int) -> None:
         self.density.reused(leaf.hits, age_of(self.now - leaf.idle_since), pages)
+
+    def again(self) -> DensityOrder[Any]:
+        return DensityOrder(self._capacity, self._attention_pages, self.density)
 
     def check(self) -> None:
         self._by_worth.check()

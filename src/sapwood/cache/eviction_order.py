@@ -59,16 +59,21 @@ class LeafOrder(Protocol[LeafT]):
         """That many pages of an idle leaf, or of a ghost, are asked for again."""
         ...
 
+    def again(self) -> LeafOrder[Any]:
+        """An empty order of the same policy that knows what this one learns, and learns nothing itself."""
+        ...
+
     def check(self) -> None: ...
 
 
 class KeyOrder(LeafHeap[LeafT]):
     """The order of a policy that is a sort key: it learns nothing."""
 
-    __slots__ = ("now",)
+    __slots__ = ("_policy", "now")
 
     def __init__(self, policy: EvictionPolicy) -> None:
         super().__init__(policy.key)
+        self._policy = policy
         self.now = 0.0
 
     def alike(self, one: LeafT, other: LeafT) -> bool:
@@ -79,6 +84,9 @@ class KeyOrder(LeafHeap[LeafT]):
 
     def reused(self, leaf: LeafT, pages: int) -> None:
         pass
+
+    def again(self) -> LeafOrder[Any]:
+        return KeyOrder(self._policy)
 
 
 class _Expiry(Generic[LeafT]):
@@ -171,12 +179,12 @@ class EvictionOrder(Generic[LeafT]):
             )
 
 
-def eviction_order(config: CacheConfig, capacity: int) -> EvictionOrder[LeafT]:
+def leaf_order(config: CacheConfig, capacity: int) -> LeafOrder[LeafT]:
     """The order that a configuration names, for a pool of `capacity` pages."""
     if config.eviction_policy == "default":
         attention = config.attention_tokens
         pages = None if attention is None else attention / config.page_size
-        return EvictionOrder(DensityOrder(capacity, pages))
+        return DensityOrder(capacity, pages)
     policies: dict[EvictionName, EvictionPolicy] = {
         "lru": Lru(),
         "lfu": Lfu(),
@@ -186,4 +194,4 @@ def eviction_order(config: CacheConfig, capacity: int) -> EvictionOrder[LeafT]:
         "slru": Slru(),
         "priority": Priority(),
     }
-    return EvictionOrder(KeyOrder(policies[config.eviction_policy]))
+    return KeyOrder(policies[config.eviction_policy])

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.check import Claims
 from sapwood.cache.keys import Namespace, PageIds, Tokens
 from sapwood.cache.retention import Retention
@@ -92,8 +93,8 @@ class PrefixIndex(Protocol):
         """Pin the longest prefix held and mark it as used."""
         ...
 
-    def evict(self, count: int) -> PageIds:
-        """Give up exactly `count` pages that no cursor pins, `count <= pages - leased`."""
+    def evict(self, count: int, account: Account | None = None) -> PageIds:
+        """Give up exactly `count` pages that no cursor pins, `count <= pages - leased`; of one account, or of all."""
         ...
 
     def advance(self, now: float) -> None:

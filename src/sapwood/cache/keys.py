@@ -38,6 +38,8 @@ class Namespace:
     adapter: str | None = None
     tenant: str | None = None
     salt: str | None = None
+    public: str | None = None
+    """Which public prefix came before, and how much of it. Only the cache sets this."""
 
 
 def page_key(tokens: Tokens, at: int, page_size: int) -> PageKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.index import Cursor
 from sapwood.cache.keys import PageIds
 from sapwood.cache.runs import IntRun
@@ -18,10 +19,12 @@ class Lease:
     All lengths are in tokens and multiples of page_size. Only PrefixCache changes a lease.
     """
 
-    __slots__ = ("_page_size", "_table", "cursor", "live", "matched")
+    __slots__ = ("_page_size", "_table", "account", "cursor", "live", "matched")
 
-    def __init__(self, cursor: Cursor, page_size: int) -> None:
+    def __init__(self, cursor: Cursor, page_size: int, account: Account | None = None) -> None:
         self.cursor = cursor
+        self.account = account
+        """Of its tenant, if that has a quota."""
         self.live = True
         self.matched = cursor.pages * page_size
         self._page_size = page_size

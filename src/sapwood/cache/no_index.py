@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.check import Claims
 from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens
@@ -60,7 +61,7 @@ class NoIndex:
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:  # noqa: ARG002
         return NoCursor()
 
-    def evict(self, count: int) -> PageIds:
+    def evict(self, count: int, account: Account | None = None) -> PageIds:  # noqa: ARG002
         if count > 0:
             raise BooksError(f"{count} pages are to be evicted from an index that holds none")
         return _no_pages()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sapwood.cache.accounts import Account
 from sapwood.cache.keys import Namespace, PageIds, PageKey, Tokens, page_key
 from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.retention import Retention
@@ -35,9 +36,11 @@ class Node:
             caller's clock.
         retention: how much longer than others it is to be kept, if someone asked for that.
         heap, place, rank: where it is filed for eviction, or for being forgotten.
+        account: of its tenant, if that has a quota.
     """
 
     __slots__ = (
+        "account",
         "children",
         "created",
         "evicted_at",
@@ -66,6 +69,7 @@ class Node:
         self.tokens = tokens
         self.pages = pages
         self.page_size = page_size
+        self.account: Account | None = None if parent is None else parent.account
         self.start: int = 0 if parent is None else parent.start + parent.length
         self.children: dict[PageKey, Node] = {}
         self.living = 0
@@ -154,8 +158,11 @@ class Root(Node):
 
     __slots__ = ("flushed", "namespace")
 
-    def __init__(self, namespace: Namespace, empty: Tokens, page_size: int) -> None:
+    def __init__(
+        self, namespace: Namespace, empty: Tokens, page_size: int, account: Account | None = None
+    ) -> None:
         super().__init__(None, 0, IntRun(empty), IntRun(empty), page_size)
+        self.account = account
         self.namespace = namespace
         self.flushed = False
 

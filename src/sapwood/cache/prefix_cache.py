@@ -16,11 +16,13 @@ can be read. How prefixes are found is the index's business, and which pages are
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.cache.accounts import Account, Accounts
 from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.books import Books, Flushed
 from sapwood.cache.check import Claims
@@ -30,6 +32,7 @@ from sapwood.cache.lease import Lease
 from sapwood.cache.lookups import MOST_PAGES
 from sapwood.cache.no_index import NoIndex
 from sapwood.cache.pool import PagePool
+from sapwood.cache.public import PublicIndex, PublicPath
 from sapwood.cache.radix import RadixIndex
 from sapwood.cache.retention import Retention
 from sapwood.cache.siblings import Siblings
@@ -73,12 +76,57 @@ class PrefixCache:
         self.retains = config.prefix_index != "blocks"
         self.capacity_pages = capacity_pages
         self._pool = PagePool(capacity_pages)
-        self._index = _index_for(capacity_pages, config)
+        self._accounts = Accounts()
+        self._index: PrefixIndex = _index_for(capacity_pages, config, self._accounts)
         self._siblings = Siblings()
         self._clock = 0.0
         self._leases: set[Lease] = set()
+        self._public = np.empty(0, np.int32)
         self._private = 0
         self._evicted = 0
+
+    def limit(self, most_tokens: Mapping[str, int]) -> None:
+        """Say once, before anything is cached, how many tokens each tenant that is named may keep in the pool.
+
+        All that it has counts: what is cached, pinned and being written, over all its namespaces. Whenever it
+        is over, what no lease reads of its own goes first, in the order of the eviction policy: when others,
+        or itself, need room, and at the latest when a lease of it is released. What is leased stays.
+        """
+        if self._leases or self._index.pages:
+            raise BooksError("tenants are limited before anything is cached")
+        self._accounts.open({tenant: most // self.page_size for tenant, most in most_tokens.items()})
+
+    def publish(self, namespace: Namespace, prefixes: Sequence[Tokens]) -> None:
+        """Let every namespace of the same model read these prefixes, in whole pages, from now on and for good.
+
+        They must be cached under `namespace` by now. They are leased and never evicted, and a flush leaves them.
+        What follows them is each namespace's own. To be called once, while nobody has a lease. Raises
+        BooksError, and publishes nothing, if one is not cached whole.
+        """
+        if self._leases or not prefixes:
+            raise BooksError("prefixes are published once, while nobody has a lease")
+        leases = [self.lease(namespace, tokens) for tokens in prefixes]
+        for tokens, lease in zip(prefixes, leases, strict=True):
+            if lease.matched != len(tokens) // self.page_size * self.page_size:
+                for each in leases:
+                    self.release(each)
+                raise BooksError(f"of a prefix of {len(tokens)} tokens {lease.matched} are cached")
+        paths = [
+            PublicPath(number, tokens[: lease.matched].copy(), lease, lease.table.copy())
+            for number, (tokens, lease) in enumerate(zip(prefixes, leases, strict=True))
+        ]
+        self._index = PublicIndex(self._index, self.page_size, namespace, paths)
+        self._public = np.unique(np.concatenate([path.pages for path in paths]))
+
+    @property
+    def public_pages(self) -> PageIds:
+        """Pages of the public prefixes, each once."""
+        return self._public
+
+    def quota(self, namespace: Namespace) -> int | None:
+        """Tokens, in whole pages, that its tenant may keep; None without a limit."""
+        account = self._accounts.of(namespace)
+        return None if account is None else account.most_pages * self.page_size
 
     @property
     def now(self) -> float:
@@ -131,8 +179,10 @@ class PrefixCache:
         """
         _require_int32(tokens)
         self._siblings.saw(namespace)
-        lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size)
+        account = self._accounts.of(namespace)
+        lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size, account)
         self._leases.add(lease)
+        self._accounts.began(account)
         return lease
 
     def grow(self, lease: Lease, length: int) -> None:
@@ -144,9 +194,9 @@ class PrefixCache:
         wanted = self._pages_for(length) - len(lease.table)
         if wanted <= 0:
             return
-        self._make_room(wanted)
+        self._make_room(wanted, lease.account)
         lease.add(self._pool.alloc(wanted))
-        self._private += wanted
+        self._count_private(lease, wanted)
 
     def commit(self, lease: Lease, tokens: Tokens) -> None:
         """Hand the index all full pages of `tokens`: the lease's sequence so far, its KV written.
@@ -163,7 +213,7 @@ class PrefixCache:
             return
         own = lease.table[start:end]
         kept = lease.cursor.extend(tokens[start * self.page_size : end * self.page_size], own)
-        self._private -= len(kept)
+        self._count_private(lease, -len(kept))
         if kept is own or len(kept) == 0:
             return
         duplicates = own[kept != own]
@@ -195,10 +245,13 @@ class PrefixCache:
             return
         self._require_live(lease)
         self._leases.remove(lease)
-        self._private -= len(lease.private)
+        self._count_private(lease, -len(lease.private))
         self._pool.free(lease.private)
         self._pool.free(lease.cursor.unpin())
         lease.end()
+        if lease.account is not None:
+            self._accounts.ended(lease.account)
+            self._evict(lease.account.surplus(), lease.account)
 
     @property
     def free(self) -> int:
@@ -249,11 +302,21 @@ class PrefixCache:
                 raise BooksError(f"the table of a {lease} differs from its path in the index")
         self._index.check([lease.cursor for lease in self._leases], claims)
         claims.settle()
+        self._check_accounts()
         private = sum(len(lease.private) for lease in self._leases)
         if private != self._private:
             raise BooksError(f"{self._private} pages are said to be private; a recount gives {private}")
 
-    def _make_room(self, wanted: int) -> None:
+    def _check_accounts(self) -> None:
+        private: Counter[Account] = Counter()
+        leases: Counter[Account] = Counter()
+        for lease in self._leases:
+            if lease.account is not None:
+                private[lease.account] += len(lease.private)
+                leases[lease.account] += 1
+        self._accounts.check(private, leases)
+
+    def _make_room(self, wanted: int, grower: Account | None) -> None:
         missing = wanted - self._pool.free_count
         if missing <= 0:
             return
@@ -263,8 +326,21 @@ class PrefixCache:
                 f"and {self._evictable()} can be evicted",
                 hint="release a lease, or give the cache more pages (--kv-memory)",
             )
-        self._pool.free(self._index.evict(missing))
-        self._evicted += missing
+        for account, surplus in self._accounts.surpluses(grower, wanted):
+            own = min(missing, surplus)
+            self._evict(own, account)
+            missing -= own
+        self._evict(missing)
+
+    def _evict(self, count: int, account: Account | None = None) -> None:
+        if count:
+            self._pool.free(self._index.evict(count, account))
+            self._evicted += count
+
+    def _count_private(self, lease: Lease, change: int) -> None:
+        self._private += change
+        if lease.account is not None:
+            lease.account.private += change
 
     def _evictable(self) -> int:
         return self._index.pages - self._index.leased
@@ -277,12 +353,13 @@ class PrefixCache:
             raise BooksError(f"a {lease} is used that this cache does not hold")
 
 
-def _index_for(capacity: int, config: CacheConfig) -> PrefixIndex:
+def _index_for(capacity: int, config: CacheConfig, accounts: Accounts) -> PrefixIndex:
     if config.prefix_index == "none":
         return NoIndex()
     if config.prefix_index == "blocks":
-        return BlockIndex(config.page_size, remembered=min(MOST_PAGES, _REMEMBERED_POOLS * capacity))
-    return RadixIndex(capacity, config)
+        remembered = min(MOST_PAGES, _REMEMBERED_POOLS * capacity)
+        return BlockIndex(config.page_size, remembered=remembered, accounts=accounts)
+    return RadixIndex(capacity, config, accounts)
 
 
 def _require_int32(tokens: Tokens) -> None:

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from sapwood.cache.accounts import Account, Accounts
 from sapwood.cache.check import Claims, check_tree
-from sapwood.cache.eviction_order import EvictionOrder, eviction_order
+from sapwood.cache.eviction_order import leaf_order
 from sapwood.cache.ghosts import Ghosts
 from sapwood.cache.index import Cursor, Trace
 from sapwood.cache.keys import Namespace, PageIds, Tokens, common_prefix, page_key
 from sapwood.cache.node import Node, Root
 from sapwood.cache.retention import Retention, stronger
 from sapwood.cache.runs import IntRun
+from sapwood.cache.tenant_order import TenantOrder
 from sapwood.cache.walk import Path, trace, walk
 from sapwood.config import CacheConfig
 from sapwood.errors import BooksError
@@ -61,14 +63,15 @@ class RadixCursor:
 class RadixIndex:
     """Implements PrefixIndex; `touched` counts the nodes that evictions looked at, for tests of cost."""
 
-    def __init__(self, capacity: int, config: CacheConfig) -> None:
+    def __init__(self, capacity: int, config: CacheConfig, accounts: Accounts | None = None) -> None:
         self.page_size = config.page_size
         self.pages = 0
         self.leased = 0
         self.touched = 0
         self.roots: dict[Namespace, Root] = {}
         self.ghosts = Ghosts(capacity, config.page_size)
-        self.order: EvictionOrder[Node] = eviction_order(config, capacity)
+        self.order = TenantOrder(leaf_order(config, capacity))
+        self._accounts = accounts or Accounts()
         self._trimmed: Node | None = None
         self._flushed: set[Root] = set()
         self._clock = 0.0
@@ -100,7 +103,8 @@ class RadixIndex:
     def pin(self, namespace: Namespace, tokens: Tokens) -> Cursor:
         root = self.roots.get(namespace)
         if root is None:
-            root = self.roots[namespace] = Root(namespace, np.empty(0, dtype=np.int32), self.page_size)
+            empty, account = np.empty(0, dtype=np.int32), self._accounts.of(namespace)
+            root = self.roots[namespace] = Root(namespace, empty, self.page_size, account)
         root.pins += 1
         self._count += 1
         cursor = RadixCursor(self, root, self._count)
@@ -148,7 +152,7 @@ class RadixIndex:
             node.pins -= 1
             node.used = self._count
             if node.pins == 0:
-                self.leased -= node.pages.size
+                self._count_leased(node, -node.pages.size)
                 node.idle_since = self._clock
                 self.order.began_idle(node, node.pages.size)
         cursor.root.pins -= 1
@@ -160,10 +164,10 @@ class RadixIndex:
         self._forget_surplus()
         return _concatenated([])
 
-    def evict(self, count: int) -> PageIds:
+    def evict(self, count: int, account: Account | None = None) -> PageIds:
         freed, missing = [], count
         while missing > 0:
-            leaf = self.order.first()
+            leaf = self.order.first() if account is None else self.order.first_of(account)
             self.touched += 1
             if leaf is not self._trimmed:
                 self._cut_ghost_off()
@@ -171,9 +175,9 @@ class RadixIndex:
             freed.append(leaf.trim(missing))
             leaf.evicted_at = self._clock
             missing -= len(freed[-1])
+            self._count_pages(leaf, -len(freed[-1]))
             if leaf.is_ghost:
                 self._became_ghost(leaf)
-        self.pages -= count
         self._forget_surplus()
         return _concatenated(freed)
 
@@ -184,6 +188,7 @@ class RadixIndex:
             for node in list(root.subtree()):
                 if node.pins == 0 and node.parent is not None:
                     freed.append(node.pages.view)
+                    self._count_pages(node, -node.pages.size)
                     self._unlink(node)
                     if node.is_ghost:
                         self.ghosts.remove(node)
@@ -192,7 +197,6 @@ class RadixIndex:
         self._flushed.update(root for root in self.roots.values() if root.pins)
         self.roots = {}
         self._trimmed = None
-        self.pages = self.leased
         return _concatenated(freed)
 
     def check(self, cursors: Iterable[Cursor], claims: Claims) -> None:
@@ -201,6 +205,7 @@ class RadixIndex:
         for name, says, is_so in (("pages", self.pages, found.pages), ("leased", self.leased, found.leased)):
             if says != is_so:
                 raise BooksError(f"the tree says {name} = {says}; a recount gives {is_so}")
+        self._accounts.check_held(found.pages_of, found.leased_of)
         self.order.check(found.evictable)
         self.ghosts.check(found.ghosts)
 
@@ -219,7 +224,7 @@ class RadixIndex:
 
     def _pin(self, node: Node) -> None:
         if node.pins == 0:
-            self.leased += node.pages.size
+            self._count_leased(node, node.pages.size)
             self.order.remove(node)
             self.order.reused(node, node.pages.size)
         node.hits += 1
@@ -324,8 +329,18 @@ class RadixIndex:
 
     def _took(self, cursor: RadixCursor, count: int) -> None:
         cursor.pages += count
-        self.pages += count
-        self.leased += count
+        self._count_pages(cursor.root, count)
+        self._count_leased(cursor.root, count)
+
+    def _count_pages(self, node: Node, change: int) -> None:
+        self.pages += change
+        if node.account is not None:
+            node.account.pages += change
+
+    def _count_leased(self, node: Node, change: int) -> None:
+        self.leased += change
+        if node.account is not None:
+            node.account.leased += change
 
     def _offer(self, node: Node) -> None:
         """File a node for eviction or for being forgotten, or drop a root, if nothing hangs on it any more."""
@@ -373,7 +388,7 @@ class RadixIndex:
         gone = [node for node in path if node.pins == 0]
         for node in gone:
             self._unlink(node)
-            self.pages -= node.pages.size
+            self._count_pages(node, -node.pages.size)
         if root.pins == 0:
             self._flushed.discard(root)
         return _concatenated([node.pages.view for node in gone])

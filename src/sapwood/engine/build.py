@@ -78,6 +78,7 @@ def build_engine(
         reuse=cache.prefix_index != "none",
         curve=HitRateCurve(loaded.pages * cache.page_size, cache),
         pin_tokens=int(loaded.pages * cache.page_size * cache.pin_share),
+        score_memory=cache.score_memory,
         paranoid=paranoid,
         guides=Guides(tokenizer, own_facts.vocab_size, own_facts.eos),
     )

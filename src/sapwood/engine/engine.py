@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sapwood.cache import Flushed, HitRateCurve, Namespace, PrefixCache
+from sapwood.cache import Flushed, HitRateCurve, Namespace, PrefixCache, ScoreStore
 from sapwood.config import SchedulerConfig
 from sapwood.engine.answer import Answer, Detokenizer, Sample
 from sapwood.engine.limits import Admission, Limits, ModelFacts
@@ -54,6 +54,7 @@ class Engine:
         reuse: False when the cache was built without an index (`prefix_index="none"`).
         curve: told of every sequence that ends; without it nothing is estimated.
         pin_tokens: most tokens that pins may hold.
+        score_memory: most bytes of prompts' scores that are kept, for prompts that are scored again.
         paranoid: prove the cache's books after every step.
         guides: keeps answers within grammars; without it requests with a constraint are refused.
         pick_seed: seeds for requests that bring none.
@@ -70,6 +71,7 @@ class Engine:
         reuse: bool = True,
         curve: HitRateCurve | None = None,
         pin_tokens: int = 0,
+        score_memory: int = 64 * 2**20,
         paranoid: bool = False,
         guides: GuideMaker | None = None,
         pick_seed: Callable[[], int] = _any_seed,
@@ -87,10 +89,11 @@ class Engine:
         )
         self.tally = Tally()
         self.pins = Pins(cache, pin_tokens)
+        self.scores = ScoreStore(score_memory if reuse else 0)
         self._curve = curve
         self._pace = Pace()
         self._runner = runner
-        self._scheduler = Scheduler(cache, config, reuse=reuse)
+        self._scheduler = Scheduler(cache, config, reuse=reuse, scores=self.scores)
         self._detokenizer = detokenizer
         self._paranoid = paranoid
         self._pick_seed = pick_seed
@@ -151,9 +154,15 @@ class Engine:
                 )
         return pin
 
+    def publish(self, prefixes: Iterable[tuple[int, ...]]) -> None:
+        """Let all tenants read these cached prompts' whole pages for good; they count towards the pins' budget."""
+        self.cache.publish(self._namespace(Scope()), [np.array(each, dtype=np.int32) for each in prefixes])
+        self.pins.budget -= len(self.cache.public_pages) * self.cache.page_size
+
     def flush(self) -> Flushed:
         """Forget all prefixes and end all pins. Running requests finish; nothing from before the call matches after."""
         self.pins.clear()
+        self.scores.flush()
         if self._curve is not None:
             self._curve.flush()
         return self.cache.flush()
@@ -169,6 +178,8 @@ class Engine:
             evicted_tokens=books.evicted_tokens,
             pinned_tokens=self.pins.pinned_tokens,
             pin_budget_tokens=self.pins.budget,
+            score_bytes=self.scores.nbytes,
+            score_budget_bytes=self.scores.capacity,
             curve=self._curve.points() if self._curve is not None else (),
         )
 
@@ -219,6 +230,7 @@ class Engine:
         self.tally.steps += 1
         if self._paranoid:
             self.cache.check()
+            self.scores.check()
         return events
 
     def _apply_one(self, outcome: Outcome, now: float) -> list[Event]:
@@ -308,10 +320,11 @@ class Engine:
     def _prompt_done(self, answer: Answer, sample: Sample) -> list[Event]:
         """The prompt is read: its scores are complete, and the other samples can start from its pages."""
         self._enqueue(answer.begin_rest())
-        if answer.request.params.prompt_logprobs is None or answer.scored or sample.sequence.sample != 0:
+        scores = sample.sequence.scores
+        if scores is None or answer.scored:
             return []
         answer.scored = True
-        return [PromptScored(answer.request.id, (None, *sample.sequence.scores))]
+        return [PromptScored(answer.request.id, scores.told())]
 
     def _time_token(self, answer: Answer, sample: Sample, now: float) -> None:
         self.tally.count_token(answer.request.scope.tenant)

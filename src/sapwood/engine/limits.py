@@ -128,6 +128,12 @@ class Limits:
                 raise RequestError(
                     f"{name!r} is {count}; it must be between 0 and {self.vocab_size}", param=name
                 )
+        if params.prompt_logprobs_start > len(request.prompt):
+            raise RequestError(
+                f"'prompt_logprobs_start' is {params.prompt_logprobs_start}; the prompt has {len(request.prompt)}"
+                " tokens",
+                param="prompt_logprobs_start",
+            )
         if params.max_tokens is not None and params.min_tokens > params.max_tokens:
             raise RequestError(
                 f"'min_tokens' is {params.min_tokens}; it must be at most max_tokens ({params.max_tokens})",

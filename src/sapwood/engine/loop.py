@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Admission
 from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
 from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
+from sapwood.engine.publishing import publish
 from sapwood.engine.stats import EngineStats
 from sapwood.errors import RequestError, SapwoodError, UnavailableError
 from sapwood.types import Event, Finished, Request
@@ -163,6 +164,14 @@ class EngineLoop:
 
     async def pins(self) -> PinReport:
         return await asyncio.wrap_future(self.call(lambda e: report(e, *e.pins.all())))
+
+    def limit(self, most_tokens: Mapping[str, int]) -> None:
+        """Say before the first request how many tokens some tenants may keep; see `PrefixCache.limit`. Blocks."""
+        self.call(lambda engine: engine.cache.limit(most_tokens)).result()
+
+    def publish(self, prefixes: Mapping[str, tuple[int, ...]]) -> None:
+        """Compute prompts, by name, for all tenants to read, before the first request. Blocks. Raises UsageError."""
+        publish(self, self._engine, prefixes)
 
     def shutdown(self, drain: float = 0.0) -> None:
         """Take no more requests, give those that run `drain` seconds to end, stop the rest, join the thread.

@@ -77,7 +77,7 @@ async def pin_prompt(loop: Loop, pin_id: str, request: Request, clock: Callable[
         raise
     raise UnavailableError(
         "the prompt was evicted again before it could be pinned",
-        hint="other requests fill the pool; try again, or start the server with more --kv-memory",
+        hint="other requests fill the pool, or the tenant's max_hot_tokens; try again, unpin something, or allow more",
     )
 
 

@@ -51,8 +51,10 @@ class Pins:
         return tuple(self._pins.values())
 
     def pages(self) -> PageIds:
-        """What all pins hold, each page once."""
-        return np.flatnonzero(self._holders).astype(np.int32)
+        """What is held for good: by pins, or by public prefixes; each page once."""
+        held = self._holders > 0
+        held[self._cache.public_pages] = True
+        return np.flatnonzero(held).astype(np.int32)
 
     def whole_pages(self, tokens: int) -> int:
         """Of a prompt of that many tokens, those in whole pages."""
@@ -99,6 +101,7 @@ class Pins:
         """
         self.check_id(id)
         self.check_length(len(tokens))
+        self._check_quota(namespace, self.whole_pages(len(tokens)))
         lease = self._cache.lease(namespace, tokens)
         missing = self.whole_pages(len(tokens)) - lease.matched
         # What is not cached is in no pin, so the budget is known before anything is computed.
@@ -114,6 +117,16 @@ class Pins:
         self.pinned_tokens += asked
         pin = self._pins[id] = Pin(id, namespace, len(tokens), lease.matched)
         return pin
+
+    def _check_quota(self, namespace: Namespace, tokens: int) -> None:
+        quota = self._cache.quota(namespace)
+        if quota is not None and tokens > quota:
+            raise RequestError(
+                f"the prompt has {tokens} tokens to be pinned; its tenant may keep {quota}",
+                param="prompt",
+                code="pin_budget_exceeded",
+                hint="pin less, or raise max_hot_tokens in the server's tenants file",
+            )
 
     def unpin(self, id: str) -> Pin:
         """Let go; what it held stays cached as any other. Raises NotFoundError."""

@@ -82,6 +82,9 @@ class EngineStats:
     pinned_tokens: int
     pin_budget_tokens: int
     """Most tokens that pins may hold."""
+    score_bytes: int
+    """Kept of prompts' scores."""
+    score_budget_bytes: int
     pages: PageCounts
     running: int
     """Requests of which a sample is running."""
@@ -163,6 +166,8 @@ class Tally:
         evicted_tokens: int,
         pinned_tokens: int,
         pin_budget_tokens: int,
+        score_bytes: int,
+        score_budget_bytes: int,
         curve: tuple[CurvePoint, ...] = (),
     ) -> EngineStats:
         return EngineStats(
@@ -173,6 +178,8 @@ class Tally:
             evicted_tokens=evicted_tokens,
             pinned_tokens=pinned_tokens,
             pin_budget_tokens=pin_budget_tokens,
+            score_bytes=score_bytes,
+            score_budget_bytes=score_budget_bytes,
             pages=pages,
             running=running,
             waiting=waiting,

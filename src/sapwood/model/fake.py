@@ -201,7 +201,7 @@ class FakeRunner:
     def _scores(self, work: SequenceWork, sums: _Sums) -> tuple[TokenLogprob, ...]:
         if work.score is None or work.score_targets is None:
             return ()
-        pairs = zip(sums.tolist(), work.score_targets.tolist(), strict=False)
+        pairs = zip(sums[work.score_skip :].tolist(), work.score_targets.tolist(), strict=False)
         return tuple(
             self._entry(self._logprobs(prefix_sum), target, work.score) for prefix_sum, target in pairs
         )

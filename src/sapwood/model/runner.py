@@ -73,7 +73,7 @@ class ModelRunner:
         work = share.work
         if work.score is None or work.score_targets is None:
             return
-        rows = hidden[share.rows][: len(work.score_targets)]
+        rows = hidden[share.rows][work.score_skip :][: len(work.score_targets)]
         for first in range(0, len(rows), _SCORED_ROWS):
             logits = self.decoder.logits(rows[first : first + _SCORED_ROWS])
             for row, target in zip(

@@ -6,12 +6,15 @@ from sapwood.cache import History
 from sapwood.sched.sequence import Reuse
 
 
-def account(prompt_len: int, page_size: int, history: History, in_flight: int = 0) -> Reuse:
+def account(
+    prompt_len: int, page_size: int, history: History, in_flight: int = 0, readable: int | None = None
+) -> Reuse:
     """Split a prompt that reads the cache, in tokens; `history` is of its first prompt_len - 1.
 
-        reused │ in_flight │ evicted │ other_namespace │ diverged or never_seen │ page_tail │ last_token
+        reused │ reuse_off │ in_flight │ evicted │ other_namespace │ diverged or never_seen │ page_tail │ last_token
 
-    From the left: what is cached; what another sequence was just computing, and was not waited for; what was
+    From the left: what is cached, up to `readable` tokens if that is given; what is cached besides, and computed for
+    its scores alone; what another sequence was just computing, and was not waited for; what was
     cached once; what is cached under another adapter or salt of the same tenant. The rest has diverged if the
     known prefix is known to go on differently, and was never seen otherwise. The last token is always computed
     (its logits are drawn from), and what before it fills no page cannot be found.
@@ -20,7 +23,11 @@ def account(prompt_len: int, page_size: int, history: History, in_flight: int = 
     computing = history.cached + in_flight
     once = max(computing, history.known)
     elsewhere = max(once, history.elsewhere)
+    reused = history.cached
+    if readable is not None:
+        reused = min(reused, readable // page_size * page_size)
     missed = {
+        "reuse_off": history.cached - reused,
         "in_flight": in_flight,
         "evicted": once - computing,
         "other_namespace": elsewhere - once,
@@ -32,7 +39,7 @@ def account(prompt_len: int, page_size: int, history: History, in_flight: int = 
     if not diverged:
         missed["never_seen"] = missed.pop("diverged")
     return Reuse(
-        reused=history.cached,
+        reused=reused,
         missed={reason: count for reason, count in missed.items() if count},
         diverged_at=history.known if diverged and longest > elsewhere else None,
         evicted_seconds_ago=history.evicted_seconds_ago if once > computing else None,

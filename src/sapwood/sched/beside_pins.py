@@ -50,7 +50,7 @@ def _room(cache: PrefixCache, sequence: Sequence, pinned: PageIds) -> int:
     shared = 0
     if sequence.lease is not None and sequence.reads_cache:
         shared = int(np.isin(sequence.lease.table, pinned).sum())
-        shared = min(shared, (len(sequence) - 1) // cache.page_size)  # So much it finds if it is preempted.
+        shared = min(shared, sequence.readable // cache.page_size)  # So much it finds if it is preempted.
     return (cache.capacity_pages - len(pinned) + shared) * cache.page_size
 
 

@@ -100,7 +100,8 @@ class InFlight:
             return 0
         if leader.tokens[first - 1] != sequence.tokens[first - 1]:
             return 0
-        shared = self._whole_pages(sequence.shared_with(leader, len(sequence) - 1))
+        readable = sequence.readable_after(leader)
+        shared = self._whole_pages(sequence.shared_with(leader, readable))
         return shared if shared >= first else 0
 
     def _whole_pages(self, tokens: int) -> int:

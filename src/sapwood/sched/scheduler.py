@@ -38,10 +38,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from sapwood.cache import PageIds, PrefixCache
+from sapwood.cache import PageIds, PrefixCache, ScoreStore
 from sapwood.config import SchedulerConfig
 from sapwood.errors import OutOfPagesError
-from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, StepResult
+from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.sched.accounting import account, account_unread
 from sapwood.sched.beside_pins import make_room, reaches_its_end
 from sapwood.sched.in_flight import InFlight, Overlap, follow
@@ -51,6 +51,7 @@ from sapwood.sched.sequence import Sequence
 from sapwood.sched.share import Share
 from sapwood.sched.victims import Displacement, Freed
 from sapwood.sched.waiting import LOOKUPS, WaitingQueue
+from sapwood.sched.work import work_of
 from sapwood.types import SeqId
 
 
@@ -58,14 +59,21 @@ class Scheduler:
     """Owns every live sequence's lease. All methods are called between steps, by one thread.
 
     `order` overrides the configured policy. `reuse` says whether the cache has an index at all; without one
-    every prompt token is accounted as `reuse_off`.
+    every prompt token is accounted as `reuse_off`. `scores` are of prompts, kept to be read again.
     """
 
     def __init__(
-        self, cache: PrefixCache, config: SchedulerConfig, order: Order | None = None, *, reuse: bool = True
+        self,
+        cache: PrefixCache,
+        config: SchedulerConfig,
+        order: Order | None = None,
+        *,
+        reuse: bool = True,
+        scores: ScoreStore | None = None,
     ) -> None:
         self._cache = cache
         self._reuse = reuse
+        self._scores = scores if scores is not None and reuse else ScoreStore(0)
         self._chunk_tokens = config.chunk_tokens
         self._max_running = config.max_running
         self._order = order if order is not None else order_for(config)
@@ -134,7 +142,7 @@ class Scheduler:
         works = self._decode(decoding)
         share = Share(self._chunk_tokens - len(works), [s for s in reading if s.id in self._running])
         self._admit(share)
-        works += [self._work(sequence, tokens) for sequence, tokens in share.given()]
+        works += [work_of(sequence, tokens, self._cache.page_size) for sequence, tokens in share.given()]
         if not works:
             return None
         self._queue.charge((self._running[work.seq], len(work.tokens)) for work in works)
@@ -163,9 +171,11 @@ class Scheduler:
             return Outcome(sequence, prompt_done=False, error=answer.error)
         before = sequence.computed
         sequence.computed = work.start + len(work.tokens)
-        sequence.scores.extend(answer.scores)
         if before < sequence.prompt_len or len(work.tokens) > 1:
             self._commit(sequence)
+        if sequence.scores is not None and answer.scores:
+            sequence.scores.add(answer.scores)
+            sequence.scores.keep(self._scores)
         if answer.drawn is not None:
             sequence.append(answer.drawn.token)
         prompt_done = before < sequence.prompt_len <= sequence.computed
@@ -188,7 +198,7 @@ class Scheduler:
             if len(works) == self._chunk_tokens:
                 break
             if sequence.id in self._running and self._grow_or_preempt(sequence):
-                works.append(self._work(sequence, 1))
+                works.append(work_of(sequence, 1, self._cache.page_size))
         return works
 
     def _grow_or_preempt(self, sequence: Sequence) -> bool:
@@ -208,27 +218,9 @@ class Scheduler:
         self._unseat(sequence)
         self._vacate(sequence)
         sequence.computed = 0
-        if sequence.scoring:
-            sequence.scores.clear()  # Its prompt is read from the start again.
         sequence.preemptions += 1
         self._queue.put_back(sequence)
         self._preemptions += 1
-
-    def _work(self, sequence: Sequence, count: int) -> SequenceWork:
-        """Compute the next `count` tokens; the work that reaches the end also draws."""
-        assert sequence.lease is not None
-        start, end = sequence.computed, sequence.computed + count
-        score = sequence.request.params.prompt_logprobs if sequence.scoring else None
-        targets = sequence.tokens[start + 1 : min(end + 1, sequence.prompt_len)]
-        return SequenceWork(
-            seq=sequence.id,
-            tokens=sequence.tokens[start:end],
-            start=start,
-            pages=sequence.lease.table[: -(-end // self._cache.page_size)],
-            sample=_sample_order(sequence) if end == len(sequence) and sequence.draws else None,
-            score=score,
-            score_targets=None if score is None else targets,
-        )
 
     # ---- admission ---------------------------------------------------------------------------------------
 
@@ -244,6 +236,7 @@ class Scheduler:
             if not worse or sum(s.gap for s in others) >= self._chunk_tokens:
                 return  # There is nobody to preempt; or it would not be read in this step anyway.
             running = self._running.values()
+            self._look(sequence)
             displacement = Displacement(self._cache, sequence, running, self._max_running, freed)
             if displacement.suffices([]):
                 return
@@ -295,10 +288,15 @@ class Scheduler:
         return False
 
     def _matched(self, sequence: Sequence) -> int:
-        """Tokens of it that the cache holds and it may read; never the last: its logits are drawn from."""
+        """Tokens of it that the cache holds and it may read."""
         if not sequence.reads_cache:
             return 0
-        return self._cache.match(sequence.namespace, sequence.tokens[:-1]).tokens
+        self._look(sequence)
+        return self._cache.match(sequence.namespace, sequence.tokens[: sequence.readable]).tokens
+
+    def _look(self, sequence: Sequence) -> None:
+        if sequence.scores is not None and sequence.reads_cache:
+            sequence.scores.look(self._scores)
 
     def _overlap(self, in_flight: InFlight, sequence: Sequence, matched: int) -> Overlap:
         return in_flight.overlap(sequence, matched) if self._reuse else Overlap()
@@ -326,7 +324,7 @@ class Scheduler:
         the pins is refused at once: nothing that runs could give it the room.
         """
         wanted = min(len(sequence) + 1, sequence.most_computed)
-        limit = len(sequence) - 1 if sequence.reads_cache else 0
+        limit = sequence.readable
         needed = wanted - matched
         room = (
             self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
@@ -343,6 +341,10 @@ class Scheduler:
             return None
         if sequence.reuse is None:
             self._account(sequence, overlap.tokens)
+        if sequence.scores is not None:
+            sequence.scores.begin(self._scores)
+            if sequence.reads_cache:
+                sequence.scores.take(self._scores)
         sequence.lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
         self._cache.grow(sequence.lease, min(wanted, sequence.most_computed))
         sequence.computed = sequence.lease.matched
@@ -354,7 +356,8 @@ class Scheduler:
         """Once per sequence: what is read again after a preemption is nobody's hit or miss."""
         if sequence.reads_cache and self._reuse:
             history = self._cache.history(sequence.namespace, sequence.tokens[:-1])
-            reuse = account(sequence.prompt_len, self._cache.page_size, history, in_flight)
+            readable = sequence.readable
+            reuse = account(sequence.prompt_len, self._cache.page_size, history, in_flight, readable)
         else:
             reuse = account_unread(sequence.prompt_len)
         since = sequence.follows_since
@@ -395,17 +398,3 @@ class Scheduler:
             raise RuntimeError(
                 f"{verb}() was called while step {self._planned.step} is out; apply its result first"
             )
-
-
-def _sample_order(sequence: Sequence) -> SampleOrder:
-    params = sequence.params
-    banned = sequence.end_tokens if sequence.generated < params.min_tokens else ()
-    return SampleOrder(
-        params,
-        sequence.seed,
-        sequence.sample,
-        sequence.prompt_len,
-        sequence.tokens,
-        banned,
-        sequence.guide,
-    )

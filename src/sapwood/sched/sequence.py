@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace
 from sapwood.plan import Guide
-from sapwood.types import Request, SamplingParams, SeqId, TokenLogprob
+from sapwood.sched.prompt_scores import PromptScores
+from sapwood.types import Request, SamplingParams, SeqId
 
 _ROOM_FOR_OUTPUT = 64
 
@@ -56,7 +57,7 @@ class Sequence:
         computed: tokens 0 .. computed-1 have their KV written in the lease's pages.
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
-        scores: logprobs of prompt tokens 1 .. so far, when the prompt is to be scored.
+        scores: of the prompt's tokens, if they are wanted; one sample sees to them for all.
     """
 
     __slots__ = (
@@ -116,7 +117,10 @@ class Sequence:
         self.preemptions = 0
         self.lease: Lease | None = None
         self.reuse: Reuse | None = None
-        self.scores: list[TokenLogprob] = []
+        top = request.params.prompt_logprobs
+        self.scores: PromptScores | None = None
+        if top is not None and sample == 0:
+            self.scores = PromptScores(namespace, prompt, top, request.params.prompt_logprobs_start)
         self._length = self.prompt_len
         self._buffer = np.empty(self.prompt_len + _ROOM_FOR_OUTPUT, dtype=np.int32)
         self._buffer[: self.prompt_len] = prompt
@@ -163,16 +167,25 @@ class Sequence:
         return self.request.params.max_tokens is None
 
     @property
-    def scoring(self) -> bool:
-        """Whether its work still has prompt tokens to score; one sample does it for all."""
-        wanted = self.request.params.prompt_logprobs is not None and self.sample == 0
-        return wanted and len(self.scores) < self.prompt_len - 1
+    def reads_cache(self) -> bool:
+        return self.request.reuse
 
     @property
-    def reads_cache(self) -> bool:
-        """Scoring needs the logits at every prompt position, so nothing may be skipped."""
-        scored = self.request.params.prompt_logprobs is not None and self.sample == 0
-        return self.request.reuse and not scored
+    def readable(self) -> int:
+        """Tokens that it may read from the cache.
+
+        Never the last, whose logits are drawn from; nor one that a missing score is read off.
+        """
+        if not self.reads_cache:
+            return 0
+        return len(self) - 1 if self.scores is None else self.scores.readable(len(self) - 1)
+
+    def readable_after(self, leader: Sequence) -> int:
+        """The same, once `leader` has read its prompt and its scores are kept."""
+        if self.scores is None or leader.scores is None or not leader.scores.will_have(self.scores):
+            return self.readable
+        shared = self.shared_with(leader, min(leader.prompt_len, len(self)))
+        return max(self.readable, min(shared, len(self)) - 1)
 
     def shared_with(self, other: Sequence, limit: int) -> int:
         """Tokens of the prefix that both have in common, at most `limit`."""

@@ -46,7 +46,7 @@ class Displacement:
         self._running = running
         self._seats = seats
         self._wanted = min(len(sequence) + 1, sequence.most_computed)
-        readable = len(sequence) - 1 if sequence.reads_cache else 0
+        readable = sequence.readable
         matched = cache.match(sequence.namespace, sequence.tokens[:readable]).tokens
         evictable = cache.room() - cache.room_beside(sequence.namespace, sequence.tokens, readable)
         self._growth = {s.id: max(0, len(s) - _lease(s).covered) for s in running if s.gap == 1}

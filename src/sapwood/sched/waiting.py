@@ -112,7 +112,7 @@ class WaitingQueue:
         while left and self._round:
             sequence = self._round.popleft()
             if sequence.id in self._table:
-                matched = self._cache.match(sequence.namespace, sequence.tokens[:-1]).tokens
+                matched = self._cache.match(sequence.namespace, sequence.tokens[: sequence.readable]).tokens
                 self._table.set_cached(sequence.id, matched)
                 kept.append(sequence)
                 left -= 1

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 
+from sapwood.chat.replies import ReplyStore
 from sapwood.config import ServerConfig
 from sapwood.errors import UnavailableError
 from sapwood.server.ledgers import Clock, Ledgers
 from sapwood.server.ports import Built
 from sapwood.server.room import PromptRoom
+from sapwood.server.stepped_clock import SteppedClock
+from sapwood.server.tenants import Tenants
 
 
 class Slot:
@@ -17,6 +20,7 @@ class Slot:
     Attributes:
         created: when it was filled, in seconds since 1970.
         stopping: whether the server takes nothing new.
+        clock: what the promises of the contract ledgers live by.
     """
 
     def __init__(
@@ -29,18 +33,34 @@ class Slot:
         self._built: Built | None = None
         self._room: PromptRoom | None = None
         self._ledgers: Ledgers | None = None
+        self._replies: ReplyStore | None = None
         self._served_name = served_name
         self._config = config or ServerConfig()
-        self._clock = clock
+        self.clock = SteppedClock(clock)
+        self._tenants: Tenants | None = None
         self.created = 0
         self.stopping = False
         if built is not None:
             self.fill(built)
 
+    def serve_for(self, tenants: Tenants) -> None:
+        """Say, before anyone is served, who is; what they may keep of the pool is set as soon as there is one."""
+        self._tenants = tenants
+        if self._built is not None:
+            tenants.move_into(self._built)
+
     def fill(self, built: Built) -> None:
+        """Raises UsageError, and stops the engine, for tenants that it cannot serve."""
+        if self._tenants is not None:
+            try:
+                self._tenants.move_into(built)
+            except BaseException:
+                built.loop.shutdown()
+                raise
         self.created = int(time.time())
         self._room = PromptRoom(built.tokenizer, built.facts.max_context)
-        self._ledgers = Ledgers(self._config, built.facts.page_size, self._clock)
+        self._replies = ReplyStore()
+        self._ledgers = Ledgers(self._config, built.facts.page_size, self.clock)
         self._built = built
 
     def shutdown(self, drain: float) -> None:
@@ -76,6 +96,13 @@ class Slot:
         self.get()
         assert self._ledgers is not None, "filled with the model"
         return self._ledgers
+
+    @property
+    def replies(self) -> ReplyStore:
+        """What was answered lately. Raises UnavailableError while loading."""
+        self.get()
+        assert self._replies is not None, "filled with the model"
+        return self._replies
 
     @property
     def name(self) -> str:

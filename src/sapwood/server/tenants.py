@@ -6,20 +6,24 @@ import hashlib
 import hmac
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sapwood.errors import UsageError
 from sapwood.server.caller import Caller
+from sapwood.server.ports import Built
+from sapwood.server.public_text import MOST_TEXTS, PublicText, read_public_text
+
+_T = TypeVar("_T")
 
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _KEY = re.compile(r"[!-~]{1,1024}")
 """What a header can carry, and no HTTP software trims or splits."""
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _KEY_FIELDS = ("key", "key_sha256", "key_env")
-_FIELDS = ("name", *_KEY_FIELDS, "operator")
+_FIELDS = ("name", *_KEY_FIELDS, "operator", "max_hot_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +31,16 @@ class Tenant:
     name: str
     key_sha256: bytes = field(repr=False)
     operator: bool = False
+    max_hot_tokens: int | None = None
+    """Tokens of the pool that its prefixes may keep; None: as many as there are."""
 
 
 class Tenants:
     """All tenants, found by their keys."""
 
-    def __init__(self, tenants: Iterable[Tenant]) -> None:
-        """Raises UsageError if there are none, or if two have one name or one key."""
-        self._tenants = tuple(tenants)
+    def __init__(self, tenants: Iterable[Tenant], public: Iterable[PublicText] = ()) -> None:
+        """Raises UsageError if there are no tenants, or if two have one name or one key."""
+        self._tenants, self._public = tuple(tenants), _named(public)
         if not self._tenants:
             raise UsageError("there is no [[tenant]], so nobody could ask anything", hint="add one")
         names: set[str] = set()
@@ -53,6 +59,23 @@ class Tenants:
         """In the order of the file."""
         return tuple(tenant.name for tenant in self._tenants)
 
+    @property
+    def quotas(self) -> Mapping[str, int]:
+        """Tokens that each may keep, of those that have a limit."""
+        return {t.name: t.max_hot_tokens for t in self._tenants if t.max_hot_tokens is not None}
+
+    def move_into(self, built: Built) -> None:
+        """Tell a model that serves nobody yet what its tenants may keep, and compute for it what they share.
+
+        Blocks. Raises UsageError if that cannot be held.
+        """
+        if self.quotas:
+            built.loop.limit(self.quotas)
+        if self._public:
+            built.loop.publish(
+                {name: text.tokens(built.tokenizer, built.template) for name, text in self._public.items()}
+            )
+
     def find(self, key: bytes) -> Caller | None:
         """Whose key it is. Takes as long for a wrong key as for a right one."""
         digest = hashlib.sha256(key).digest()
@@ -67,9 +90,24 @@ def load_tenants(path: Path, environ: Mapping[str, str]) -> Tenants:
     """Reads the file; `environ` is where `key_env` is looked up. Raises UsageError, which never tells a key."""
     document = _read(path)
     try:
-        return Tenants(_tenants(document, environ))
+        _refuse_unknown(
+            document, ("tenant", "public_prefix"), "there may be [[tenant]] and [[public_prefix]]"
+        )
+        public = _each(document, "public_prefix", lambda table: read_public_text(table, path.parent))
+        return Tenants(_tenants(document, environ), public)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _named(public: Iterable[PublicText]) -> Mapping[str, PublicText]:
+    texts: dict[str, PublicText] = {}
+    for text in public:
+        if text.name in texts:
+            raise UsageError(f"two public prefixes are called {text.name!r}")
+        texts[text.name] = text
+    if len(texts) > MOST_TEXTS:
+        raise UsageError(f"there are {len(texts)} public prefixes; there may be {MOST_TEXTS}")
+    return texts
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -87,32 +125,39 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tenants(document: Mapping[str, Any], environ: Mapping[str, str]) -> Iterable[Tenant]:
-    if "public_prefix" in document:
-        raise UsageError(
-            "[[public_prefix]] is not supported yet",
-            hint="leave it out: each tenant's own requests warm its own copy",
-        )
-    _refuse_unknown(document, ("tenant",), "there may be only [[tenant]]")
-    tables = document.get("tenant", [])
+    return _each(document, "tenant", lambda table: _tenant(table, environ))
+
+
+def _each(document: Mapping[str, Any], kind: str, read: Callable[[Mapping[str, Any]], _T]) -> Iterable[_T]:
+    """The tables of one kind, read one by one; what is wrong is said with the number of its table."""
+    tables = document.get(kind, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise UsageError("'tenant' must be written as [[tenant]], one for each")
+        raise UsageError(f"{kind!r} must be written as [[{kind}]], one for each")
     for number, table in enumerate(tables, 1):
         try:
-            yield _tenant(table, environ)
+            yield read(table)
         except UsageError as error:
-            raise UsageError(f"[[tenant]] number {number}: {error.message}", hint=error.hint) from None
+            raise UsageError(f"[[{kind}]] number {number}: {error.message}", hint=error.hint) from None
 
 
 def _tenant(table: Mapping[str, Any], environ: Mapping[str, str]) -> Tenant:
-    if "max_hot_tokens" in table:
-        raise UsageError("max_hot_tokens is not supported yet", hint="leave it out: tenants share the pool")
     _refuse_unknown(table, _FIELDS, f"the fields are {', '.join(_FIELDS)}")
     name, operator = _text(table, "name"), table.get("operator", False)
     if not _NAME.fullmatch(name):
         raise UsageError(f"name is {name[:100]!r}; it must have 1 to 64 letters, digits or any of . _ : -")
     if not isinstance(operator, bool):
         raise UsageError(f"operator is {str(operator)[:100]}; it must be true or false")
-    return Tenant(name, _digest(table, environ), operator)
+    return Tenant(name, _digest(table, environ), operator, _quota(table))
+
+
+def _quota(table: Mapping[str, Any]) -> int | None:
+    quota = table.get("max_hot_tokens")
+    if quota is not None and (type(quota) is not int or quota < 0):
+        raise UsageError(
+            f"max_hot_tokens is {str(quota)[:100]}; it must be a whole number of tokens, 0 or more",
+            hint="leave it out to let this tenant keep whatever the pool has room for",
+        )
+    return quota
 
 
 def _digest(table: Mapping[str, Any], environ: Mapping[str, str]) -> bytes:
