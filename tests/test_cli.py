@@ -6,16 +6,19 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import pytest
 
 import sapwood
 import sapwood.llm
+from sapwood.chat.thinking import Thought
 from sapwood.cli import flags, main
-from sapwood.cli.local import LocalModel
+from sapwood.cli.chat import converse
+from sapwood.cli.local import LocalModel, Options, Turn
+from sapwood.cli.remote import RemoteModel
 from sapwood.cli.serve import _introduce
 from sapwood.cli.talk import Talk
 from sapwood.config import EvictionName, IndexName, KvDtype, LedgerName, OrderName, ServerConfig, WeightFormat
@@ -23,6 +26,7 @@ from sapwood.errors import ModelError
 from sapwood.model import ops_native
 from server.conftest import Served, serving
 from server.fakes import FakeBuilt, build_fake
+from server.test_thinking import QWEN
 
 Out = pytest.CaptureFixture[str]
 
@@ -222,6 +226,27 @@ def test_an_open_server_without_keys_is_warned_of(
     assert ("note: without --api-keys, everyone who can reach" in capsys.readouterr().err) == warned
 
 
+def test_the_ledgers_clock_can_be_stepped_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    class Server:
+        url = "http://somewhere"
+        stepped: ClassVar[list[bool]] = []
+
+        def __init__(self, _load: object, config: ServerConfig, _say: object) -> None:
+            self.stepped.append(config.step_ledger_clock)
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr("sapwood.server.Server", Server)
+    assert main(["serve"]) == main(["serve", "--step-ledger-clock"]) == 0
+    assert Server.stepped == [False, True]
+    # It is for trying things out, so it is told in the docs and not among the flags of every day.
+    assert main(["serve", "-h"]) == 0
+    assert "--step-ledger-clock" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("what", ["a file", "a folder"])
 def test_what_is_no_model_is_1(what: str, tmp_path: Path, capsys: Out) -> None:
     path = tmp_path / "it"
@@ -409,6 +434,46 @@ def test_chat_with_a_server(
     assert turns[0].startswith("reused 0 of ")
 
 
+def test_what_a_server_tells_of_a_thought_is_none_of_the_answer() -> None:
+    with serving(template=QWEN) as server:
+        server.script(b"<think>\nIs it 4?\n</think>\n\nYes, 4.")
+        model = RemoteModel(server.url, None)
+        pieces = list(model.answer([{"role": "user", "content": "2 + 2?"}], Options()))
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    thoughts = [piece.text for piece in pieces if isinstance(piece, Thought)]
+    assert pieces == [*map(Thought, thoughts), *texts]
+    assert ("".join(thoughts).strip(), "".join(texts)) == ("Is it 4?", "Yes, 4.")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "out", "err"),
+    [
+        ([Thought("Is it "), Thought("[4]?"), "Yes, ", "4."], "Yes, 4.", "Is it [4]?\n"),
+        ([Thought("Is it 4?")], "", "Is it 4?\n"),
+        (["Yes, 4."], "Yes, 4.", ""),
+        ([], "", ""),
+    ],
+)
+def test_thoughts_are_talk_and_no_part_of_the_history(
+    pieces: list[str | Thought], out: str, err: str, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    asked: list[list[Mapping[str, str]]] = []
+
+    class Thinker:
+        turn = Turn(8, 5)
+
+        def answer(self, messages: Sequence[Mapping[str, str]], _: Options) -> Iterator[str | Thought]:
+            asked.append([*messages])
+            yield from pieces
+
+    lines_in(monkeypatch, "hi", "again")
+    converse(Thinker(), Talk(), Options(), None)
+    captured = capsys.readouterr()
+    assert captured.out == f"{out}\n" * 2
+    assert captured.err == f"{err}reused 5 of 8 tokens\n" * 2
+    assert asked[1][1] == {"role": "assistant", "content": out}
+
+
 def test_a_server_that_refuses_or_is_not_there(
     server: Served, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
@@ -417,6 +482,31 @@ def test_a_server_that_refuses_or_is_not_there(
     assert "'wrong' is not served here" in capsys.readouterr().err
     assert main(["chat", "--url", "http://127.0.0.1:9"]) == 1
     assert "is the server running?" in capsys.readouterr().err
+
+
+KEYS = '[[tenant]]\nname = "a"\nkey = "sk-a"\n'
+
+
+def test_chat_sends_a_key_and_says_when_one_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    (tmp_path / "tenants.toml").write_text(KEYS)
+    with serving(api_keys=tmp_path / "tenants.toml") as server:
+        server.script(b"ok")
+        chat = ["chat", "--url", server.url]
+        assert main(chat) == 1
+        assert "the server wants a key" in (said := capsys.readouterr().err)
+        assert "SAPWOOD_API_KEY" in said
+        assert main([*chat, "--api-key", "sk-wrong"]) == 1
+        assert "the server does not take this key" in (said := capsys.readouterr().err)
+        assert "sk-wrong" not in said
+        for extra, variable in ((["--api-key", "sk-a"], "sk-wrong"), ([], "sk-a")):
+            monkeypatch.setenv("SAPWOOD_API_KEY", variable)
+            lines_in(monkeypatch, "hi")
+            assert main([*chat, *extra]) == 0
+            assert capsys.readouterr().out == "ok\n"
+        assert main([*chat, "--api-key", "sk-ä\n"]) == 2
+        assert "--api-key must be printable ASCII" in capsys.readouterr().err
 
 
 def test_pull_prints_the_path_alone(tmp_path: Path, capsys: Out) -> None:

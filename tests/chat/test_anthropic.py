@@ -79,7 +79,7 @@ def test_calls_results_and_thoughts_have_their_own_places() -> None:
     assert call.conversation.messages == (
         Message("user", ("a",)),
         Message("assistant", ("b",), tool_calls=(ToolCall("t1", "f", '{"z": "ü", "a": 1}'),), reasoning="hm"),
-        Message("tool", ("r1", "r2"), tool_call_id="t1"),
+        Message("tool", ("Error:", "r1", "r2"), tool_call_id="t1"),
         Message("tool", ("",), tool_call_id="t2"),
         Message("user", ("c",)),
     )
@@ -230,6 +230,10 @@ def test_counting_needs_no_length_of_the_answer() -> None:
         ({"messages": [user([{"type": None}])]}, "messages[0].content[0].type"),
         ({"messages": [user([{"type": "tool_use"}])]}, "messages[0].content[0].type"),
         ({"messages": [assistant([{"type": "tool_result"}])]}, "messages[0].content[0].type"),
+        (
+            {"messages": [user([{"type": "tool_result", "tool_use_id": "t", "is_error": 1}])]},
+            "messages[0].content[0].is_error",
+        ),
         (
             {"messages": [{"role": "system", "content": [{"type": "thinking"}]}]},
             "messages[0].content[0].type",

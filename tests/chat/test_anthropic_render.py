@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sapwood.chat.anthropic_render import (
     Counters,
@@ -14,7 +17,7 @@ from sapwood.chat.anthropic_render import (
     Settled,
     usage_json,
 )
-from sapwood.chat.tool_answer import ToolReading
+from sapwood.chat.tool_answer import ToolReading, whole_arguments
 from sapwood.types import Delta, Event, FinishReason, Started, Usage
 from server.fakes import EOS, byte_tokenizer
 
@@ -115,3 +118,45 @@ def test_no_block_is_open_while_another_begins() -> None:
         depth += {"content_block_start": 1, "content_block_stop": -1}.get(event["type"], 0)
         assert depth in (0, 1)
     assert depth == 0
+
+
+PARTS = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        '<tool_call>{"name": "f", "arguments": ',
+        '{"a": [1, "é"]}',
+        "}</tool_call>",
+        " ",
+        "b",
+        "<",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(parts=st.lists(PARTS, max_size=8), step=st.integers(1, 9), parallel=st.booleans())
+def test_the_events_add_up_to_the_whole_message_wherever_it_is_cut(
+    parts: list[str], step: int, parallel: bool
+) -> None:
+    text = "".join(parts)
+    reading = ToolReading("hermes", frozenset({"f"}), {}, thinks=True)
+    asked = shape(reading=reading, parallel=parallel)
+    pieces = [delta(text[at : at + step], b"a") for at in range(0, len(text), step)]
+    message = whole(asked, *pieces, delta("", b"", "stop"))
+    assert message == whole(asked, delta(text, b"a"), delta("", b"", "stop"))
+    blocks: list[dict[str, Any]] = []
+    for event in streamed(asked, *pieces, delta("", b"", "stop")):
+        match event:
+            case {"type": "content_block_start", "content_block": block}:
+                blocks.append({**block, "json": ""})
+            case {"type": "content_block_delta", "delta": {"type": kind, **added}}:
+                assert kind.startswith(("text", "thinking", "signature", "input_json"))
+                for name, piece in added.items():
+                    key = "json" if name == "partial_json" else name
+                    blocks[event["index"]][key] += piece
+    for block in blocks:
+        arguments = block.pop("json")
+        if block["type"] == "tool_use":
+            block["input"] = json.loads(whole_arguments(arguments))
+    assert blocks == message["content"]

@@ -128,3 +128,16 @@ def test_choices_are_of_any_text() -> None:
         tokens = [*text.encode(), EOS]
         guide = GUIDES.begin(constraint)
         assert all(guide.mask(np.array(tokens[:n], np.int32))[token] for n, token in enumerate(tokens))
+
+
+def test_a_grammar_that_grows_too_large_after_its_first_token_is_refused_before_it() -> None:
+    with pytest.raises(RequestError, match="'guided_regex' cannot be used"):
+        GUIDES.check(Constraint("regex", "a{1000000}", "guided_regex"))
+
+
+def test_a_grammar_is_not_changed_by_being_tried() -> None:
+    constraint = Constraint("regex", "ab?")
+    GUIDES.check(constraint)
+    guide = GUIDES.begin(constraint)
+    assert np.flatnonzero(guide.mask(np.array([], np.int32))).tolist() == [ord("a")]
+    assert np.flatnonzero(guide.mask(np.array([ord("a")], np.int32))).tolist() == [ord("b"), EOS]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chat.calls import read_calls
 from sapwood.chat import Guides, ToolUse, constrained, forced_calls
-from sapwood.chat.tool_calls import FoundCall, ToolCallParser
+from sapwood.chat.found_calls import FoundCall
 from sapwood.chat.tools import ToolStyle
 from sapwood.types import Constraint
 from server.fakes import EOS, START, VOCAB, byte_tokenizer
@@ -51,8 +52,7 @@ def walk(constraint: Constraint, seed: int) -> str:
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_the_model_says_is_calls_that_the_parser_finds(style: ToolStyle, seed: int) -> None:
     answer = walk(forced_calls(style, TOOLS, ToolUse(BOTH, forced=True), {}), seed)
-    parser = ToolCallParser(style, BOTH)
-    pieces = parser.feed(answer) + parser.end()
+    pieces = read_calls(style, BOTH, answer)
     assert pieces
     for piece in pieces:
         assert isinstance(piece, FoundCall), answer
@@ -64,9 +64,10 @@ def test_whatever_the_model_says_is_calls_that_the_parser_finds(style: ToolStyle
 @pytest.mark.parametrize("seed", range(4))
 def test_one_call_only_where_several_are_not_wanted(style: ToolStyle, seed: int) -> None:
     use = ToolUse(frozenset({"stop"}), forced=True, parallel=False)
-    parser = ToolCallParser(style, BOTH)
     answer = walk(forced_calls(style, TOOLS, use, {}), seed)
-    assert parser.feed(answer) + parser.end() == [FoundCall("stop", "{}")]
+    (call,) = read_calls(style, BOTH, answer)
+    assert isinstance(call, FoundCall)
+    assert (call.name, json.loads(call.arguments)) == ("stop", {})
 
 
 def test_a_marker_that_is_a_control_token_is_drawn_as_one() -> None:

@@ -20,6 +20,7 @@ from sapwood.chat import (
     usage_json,
 )
 from sapwood.chat.openai import ChatBody, CompletionBody
+from sapwood.chat.token_details import TokenDetails
 from sapwood.chat.unsupported import CHAT_REFUSED, COMPLETION_REFUSED, HARMLESS
 from sapwood.errors import RequestError
 from sapwood.types import Delta, Event, PromptScored, Started, TokenLogprob, Usage
@@ -123,6 +124,19 @@ def test_echo_with_logprobs_scores_the_prompt() -> None:
     assert plain.options.params.prompt_logprobs is None
 
 
+def test_the_prompts_logprobs_are_told_of_whole_answers_alone() -> None:
+    chat = parse_chat({"messages": HI, "prompt_logprobs": 3, "return_token_ids": True}, vocab_size=VOCAB)
+    assert (chat.options.params.prompt_logprobs, chat.options.details) == (3, TokenDetails(True, 3))
+    both = {"prompt": "a", "echo": True, "logprobs": 4, "prompt_logprobs": 2}
+    completion = parse_completion(both, vocab_size=VOCAB)
+    assert (completion.options.params.prompt_logprobs, completion.options.details.prompt_logprobs) == (4, 2)
+    assert not parse_completion({"prompt": "a", "prompt_logprobs": False}, vocab_size=VOCAB).options.details
+    for body in ({"prompt_logprobs": 0, "stream": True}, {"prompt_logprobs": 21}, {"prompt_logprobs": -1}):
+        with pytest.raises(RequestError) as caught:
+            parse_completion({"prompt": "a", **body}, vocab_size=VOCAB)
+        assert caught.value.param == "prompt_logprobs"
+
+
 def test_harmless_fields_pass_and_unknown_ones_are_listed() -> None:
     body = {
         "messages": HI,
@@ -153,10 +167,8 @@ ASKS_FOR_MORE: dict[str, Any] = {
     "mirostat": 2,
     "num_beams": 4,
     "prompt_embeds": "AAAA",
-    "prompt_logprobs": 1,
     "regex": "a+",
     "repeat_penalty": 1.1,
-    "return_token_ids": True,
     "return_tokens_as_token_ids": True,
     "skip_special_tokens": False,
     "spaces_between_special_tokens": False,

@@ -239,6 +239,17 @@ def test_steps_live_ten_minutes_idle_and_an_hour_at_most() -> None:
     assert desk.ask(wanted).read == 0
 
 
+def test_steps_that_are_there_live_longer_for_whoever_asks() -> None:
+    desk, usual = Desk(Ledger(OPENAI)), prompt([Piece("a", 1500)], tail=0)
+    desk.ask(usual)
+    desk.now = 9 * MINUTE
+    assert desk.ask(prompt([Piece("a", 1500, ttl=24 * HOUR)], tail=0)).read == 1408
+    desk.now = 23 * HOUR
+    assert desk.ask(usual).read == 1408
+    desk.now = 24 * HOUR + 9 * MINUTE
+    assert desk.ask(usual).read == 0
+
+
 def test_breakpoints_are_exact_and_text_shared_without_one_is_not_found() -> None:
     desk = Desk(Ledger(OPENAI_BREAKPOINTS))
     manual = Piece("manual", 1234, ttl=1800.0)

@@ -12,7 +12,7 @@ import pytest
 from sapwood.config import ServerConfig
 from sapwood.server import Server
 from sapwood.server.ledgers import Clock
-from server.fakes import FakeBuilt, FakeFacts, build_fake
+from server.fakes import TEMPLATE, FakeBuilt, FakeFacts, build_fake
 
 
 class Served:
@@ -34,10 +34,14 @@ class Served:
 
 @contextmanager
 def serving(
-    facts: FakeFacts | None = None, clock: Clock = time.monotonic, **settings: object
+    facts: FakeFacts | None = None,
+    clock: Clock = time.monotonic,
+    *,
+    template: str = TEMPLATE,
+    **settings: object,
 ) -> Iterator[Served]:
     """Serve a fake model in a thread, over a real socket; promises of the contract ledgers live by `clock`."""
-    built, ready = build_fake(facts), threading.Event()
+    built, ready = build_fake(facts, template=template), threading.Event()
     config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
     server = Server(lambda: built, config, lambda _line: ready.set(), clock)
     thread = threading.Thread(target=server.run)

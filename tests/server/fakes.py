@@ -96,7 +96,9 @@ class FakeBuilt:
     runner: ScriptedRunner
 
 
-def build_fake(facts: FakeFacts | None = None, *, script: bytes | None = None) -> FakeBuilt:
+def build_fake(
+    facts: FakeFacts | None = None, *, script: bytes | None = None, template: str = TEMPLATE
+) -> FakeBuilt:
     """A running engine over a fake model."""
     facts = facts or FakeFacts()
     tokenizer = byte_tokenizer()
@@ -121,5 +123,5 @@ def build_fake(facts: FakeFacts | None = None, *, script: bytes | None = None) -
         guides=Guides(tokenizer, facts.vocab_size, (EOS,)),
     )
     return FakeBuilt(
-        EngineLoop(engine).start(), tokenizer, ChatTemplate.for_tokenizer(TEMPLATE, tokenizer), facts, runner
+        EngineLoop(engine).start(), tokenizer, ChatTemplate.for_tokenizer(template, tokenizer), facts, runner
     )

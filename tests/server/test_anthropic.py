@@ -251,7 +251,7 @@ def body(**options: Any) -> dict[str, Any]:
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"thinking": {"type": "enabled", "budget_tokens": 10}}, "thinking.budget_tokens"),
-        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
         ({"stop_sequences": [""]}, "stop_sequences[0]"),
         ({"temperature": "hot"}, "temperature"),
     ],

@@ -184,7 +184,7 @@ def test_unknown_fields_are_named_in_a_header(served: Served) -> None:
 
 
 def test_what_another_server_would_do_is_refused_rather_than_ignored(served: Served) -> None:
-    for name, value in (("regex", "a"), ("prompt_logprobs", 1), ("bad_words", ["a"])):
+    for name, value in (("regex", "a"), ("skip_special_tokens", False), ("bad_words", ["a"])):
         with pytest.raises(openai.BadRequestError) as caught:
             chat(served, extra_body={name: value})
         assert (caught.value.param, caught.value.code) == (name, "unsupported_parameter")

@@ -101,6 +101,22 @@ def test_only_the_latest_calls_are_kept() -> None:
             explanations.get(f"cmpl-{i}", Caller())
 
 
+def test_calls_of_many_prompts_make_others_be_forgotten_sooner_but_never_themselves() -> None:
+    explanations, operator = Explanations(kept=3, kept_prompts=5), Caller()
+    usage = Usage(1, 0, {"last_token": 1})
+    for call, prompts in (("cmpl-1", 2), ("cmpl-2", 2), ("cmpl-3", 9)):
+        for prompt in range(prompts):
+            explanations.note(call, prompt, usage)
+            explanations.note(call, prompt, usage)
+    assert len(explanations.get("cmpl-3", operator)["requests"]) == 9
+    for call in ("cmpl-1", "cmpl-2"):
+        with pytest.raises(NotFoundError):
+            explanations.get(call, operator)
+    explanations.note("cmpl-4", 0, usage)
+    explanations.note("cmpl-5", 0, usage)
+    assert explanations.get("cmpl-4", operator)["prompt_tokens"] == 1
+
+
 def test_a_forgotten_call_that_goes_on_is_remembered_again() -> None:
     explanations = Explanations(kept=1)
     for call in ("cmpl-a", "cmpl-b", "cmpl-a"):

@@ -38,7 +38,7 @@ def error_of(answer: httpx.Response, status: int) -> dict[str, Any]:
     [
         ("GET", "/nothing", 404, "unknown_url"),
         ("POST", "/v1/chat/completions/", 404, "unknown_url"),
-        ("POST", "/v1/responses", 404, "unknown_url"),
+        ("POST", "/v1/embeddings", 404, "unknown_url"),
         ("GET", CHAT, 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
         ("GET", "/tokenize", 405, "method_not_allowed"),

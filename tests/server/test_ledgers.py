@@ -32,7 +32,7 @@ def test_the_minimum_is_the_configs(minimum: int, cached: int) -> None:
 
 
 def test_promises_live_by_the_given_clock() -> None:
-    times = iter([0.0, 1.0, 299.0, 299.0, 599.0, 599.0])
+    times = iter([0.0, 0.0, 1.0, 299.0, 299.0, 599.0, 599.0])
     ledgers = Ledgers(ServerConfig(anthropic_minimum=1), page_size=1, clock=lambda: next(times))
     for read in (0, 600, 0):
         plan = ledgers.anthropic.plan("ns", PROMPT, MARKED, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -124,7 +125,11 @@ def test_probabilities_name_the_drawn_token_with_its_own_float(served: Served) -
         ({"prompt": "a", "n_predict": -7}, "'n_predict' is -7"),
         ({"prompt": "a", "temperature": -1}, "'temperature' is -1"),
         ({"prompt": "a", "repeat_penalty": 0}, "'repeat_penalty' is 0"),
-        ({"prompt": "a", "grammar": "root ::= x"}, "'grammar'"),
+        ({"prompt": "a", "grammar": "root ::= x"}, "'grammar' cannot be used"),
+        ({"prompt": "a", "json_schema": 3}, "'json_schema' is 3"),
+        ({"prompt": "a", "json_schema": {}, "grammar": 'root ::= "a"'}, "exclude each other"),
+        ({"prompt": "a", "response_fields": ["a"] * 100}, "'response_fields' has 100 entries"),
+        ({"prompt": "a", "response_fields": [1]}, "'response_fields[0]'"),
         ({"prompt": "a", "mirostat": 2}, "'mirostat' is 2"),
         ({"prompt": "a", "logit_bias": [[1]]}, "'logit_bias[0]'"),
         ({"prompt": "a", "logit_bias": [[1, True]]}, "'logit_bias[0]'"),
@@ -197,3 +202,50 @@ def test_openai_answers_carry_timings_that_agree_with_their_usage(
 def test_a_batch_of_openai_prompts_has_no_timings(served: Served) -> None:
     body = {"prompt": ["a", "b"], "max_tokens": 1}
     assert "timings" not in served.http.post("/v1/completions", json=body).json()
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [
+        ({"grammar": 'root ::= "a" ("b" | "c")'}, "a[bc]"),
+        ({"json_schema": {"enum": [1, 22]}}, "1|22"),
+        ({"json_schema": {"type": "boolean"}, "grammar": ""}, "true|false"),
+    ],
+)
+def test_an_answer_has_the_form_that_was_asked_for(served: Served, form: dict[str, Any], shape: str) -> None:
+    answer = complete(served, prompt="x", n_predict=50, temperature=1, seed=2, ignore_eos=False, **form)
+    assert re.fullmatch(shape, answer["content"])
+    assert answer["stop_type"] == "eos"
+
+
+def test_an_empty_schema_is_any_json(served: Served) -> None:
+    answer = complete(
+        served, prompt="x", n_predict=2000, temperature=1, seed=2, ignore_eos=False, json_schema={}
+    )
+    json.loads(answer["content"])
+
+
+def test_only_the_fields_that_were_asked_for_are_told(served: Served) -> None:
+    fields = ["content", "generation_settings/n_predict", "timings", "none/such", "content/deeper"]
+    whole = complete(served, prompt="x")
+    some = complete(served, prompt="x", response_fields=fields)
+    assert some.keys() == {"content", "n_predict", "timings"}
+    assert (some["content"], some["n_predict"]) == (whole["content"], 6)
+    *pieces, last = frames(served, prompt="x", response_fields=fields)
+    assert last.keys() == {"content", "n_predict", "timings"}
+    assert "".join(piece["content"] for piece in pieces) == whole["content"]
+    assert all(piece["stop"] is False for piece in pieces)
+
+
+def test_a_stream_tells_how_much_of_the_prompt_is_read(served: Served) -> None:
+    complete(served, prompt="a prompt of some")
+    told = frames(served, prompt="a prompt of some length", return_progress=True)
+    progress = [frame.pop("prompt_progress") for frame in told if "prompt_progress" in frame]
+    assert [(each["total"], each["cache"], each["processed"]) for each in progress] == [
+        (23, 16, 16),
+        (23, 16, 23),
+    ]
+    assert progress[1]["time_ms"] >= progress[0]["time_ms"] >= 0
+    plain = frames(served, prompt="a prompt of some length")
+    assert "".join(frame["content"] for frame in told) == "".join(frame["content"] for frame in plain)
+    assert len(told) == len(plain) + 2

@@ -13,6 +13,7 @@ from server.conftest import Served
 
 OPTIONS = {"temperature": 0, "num_predict": 5}
 HELLO = [{"role": "user", "content": "hello"}]
+CALL: dict[str, Any] = {"function": {"name": "f", "arguments": {}}}
 
 
 @pytest.fixture
@@ -158,9 +159,22 @@ def test_the_tag_latest_may_be_left_out_and_other_models_are_not_found(
         ({"messages": [{"role": "alien", "content": "x"}]}, "'messages[0].role'"),
         ({"messages": [{"role": "user", "content": 3}]}, "'messages[0].content' is 3"),
         ({"messages": [{"role": "user", "content": "x", "images": ["aa"]}]}, "'messages[0].images'"),
-        ({"messages": HELLO, "format": "json"}, "'format'"),
-        ({"messages": HELLO, "think": True}, "'think' is true"),
-        ({"messages": HELLO, "tools": [{"type": "function"}]}, "'tools'"),
+        ({"messages": HELLO, "format": "xml"}, "'format' is \"xml\""),
+        ({"messages": HELLO, "format": {"type": 3}}, "'format' cannot be used"),
+        ({"messages": HELLO, "think": True}, "'toy' does not support thinking"),
+        ({"messages": HELLO, "think": "much"}, "'think' is \"much\""),
+        ({"messages": HELLO, "tools": [{"type": "function"}]}, "'tools[0].function'"),
+        ({"messages": HELLO, "top_logprobs": 21}, "'top_logprobs' is 21"),
+        ({"messages": [{**HELLO[0], "tool_calls": [CALL]}]}, "'messages[0].tool_calls' is the assistant's"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "'messages[0].tool_calls[0].function'"),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+                ]
+            },
+            "'messages[0].tool_calls[0].function.arguments'",
+        ),
         ({"messages": HELLO, "options": {"temperature": "x"}}, "'options.temperature'"),
         ({"messages": HELLO, "options": {"num_predict": 1.5}}, "'options.num_predict'"),
         ({"messages": HELLO, "options": {"mirostat": 1}}, "'options.mirostat'"),
@@ -206,8 +220,26 @@ def test_the_model_is_listed_shown_and_running(client: ollama.Client) -> None:
     (running,) = client.ps().models
     assert (running.model, running.context_length) == ("toy:latest", 4096)
     shown = client.show("toy")
-    assert shown.capabilities == ["completion"]
-    assert shown.modelinfo == {"general.basename": "toy", "sapwood.context_length": 4096}
+    assert shown.capabilities == ["completion", "tools"]
+    assert shown.modelinfo is not None
+    assert shown.modelinfo["general.basename"] == "toy"
+    assert shown.modelinfo[f"{shown.modelinfo['general.architecture']}.context_length"] == 4096
+    assert "temperature 1.0" in (shown.parameters or "").splitlines()
+    assert "<|start|>" in (shown.template or "")
+    assert shown.details is not None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_its_root_says_that_it_is_running(served: Served, method: str) -> None:
+    answer = served.http.request(method, "/")
+    assert (answer.status_code, answer.text) == (200, "Ollama is running" if method == "GET" else "")
+
+
+def test_what_there_is_not_is_not_found_in_the_same_shape(served: Served, client: ollama.Client) -> None:
+    with pytest.raises(ollama.ResponseError, match="/api/embed") as caught:
+        client.embed("toy", "text")
+    assert caught.value.status_code == 404
+    assert isinstance(served.http.post("/api/nothing").json()["error"], str)
 
 
 def test_the_version_is_told_and_a_show_without_a_name_is_refused(served: Served) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -161,7 +162,17 @@ def test_an_unlimited_answer_ends_where_the_context_does(served: Served) -> None
         ({"text": "a", "sampling_params": {"temperature": "hot"}}, "'sampling_params.temperature'"),
         ({"text": "a", "sampling_params": {"max_new_tokens": -1}}, "'sampling_params.max_new_tokens' is -1"),
         ({"text": "a", "sampling_params": {"min_new_tokens": 200}}, "'sampling_params.min_new_tokens'"),
-        ({"text": "a", "sampling_params": {"regex": "a+"}}, "'sampling_params.regex' is not supported"),
+        ({"text": "a", "sampling_params": {"regex": "a("}}, "'sampling_params.regex' cannot be used"),
+        ({"text": "a", "sampling_params": {"ebnf": "root ::= b"}}, "'sampling_params.ebnf' cannot be used"),
+        ({"text": "a", "sampling_params": {"ebnf": 3}}, "'sampling_params.ebnf' is 3"),
+        (
+            {"text": "a", "sampling_params": {"json_schema": "{"}},
+            "'sampling_params.json_schema' is not valid JSON",
+        ),
+        (
+            {"text": "a", "sampling_params": {"json_schema": "{}", "regex": "a"}},
+            "'sampling_params.json_schema' and 'sampling_params.regex' exclude each other",
+        ),
         ({"text": "a", "sampling_params": {"n": 1000}}, "'sampling_params.n' is 1000"),
         ({"text": "a", "sampling_params": {"logit_bias": {"x": 1}}}, "'sampling_params.logit_bias'"),
         ({"text": ["a", "b"], "sampling_params": [{}]}, "1 entries for 2 prompts"),
@@ -217,3 +228,47 @@ def test_the_server_tells_its_state(served: Served, path: str) -> None:
 @pytest.mark.parametrize("path", ["/model_info", "/get_model_info"])
 def test_the_model_is_told(served: Served, path: str) -> None:
     assert served.http.get(path).json()["is_generation"] is True
+
+
+PET = {
+    "type": "object",
+    "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 8}},
+    "required": ["legs"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "shape"),
+    [
+        ({"regex": "[ab]{3}-[0-9]+x"}, "[ab]{3}-[0-9]+x"),
+        ({"ebnf": 'root ::= "a" [bc]{2,2}'}, "a[bc]{2}"),
+        ({"json_schema": json.dumps(PET)}, r'\{\s*"legs"\s*:\s*[0-8]\s*\}'),
+        ({"json_schema": PET}, r'\{\s*"legs"\s*:\s*[0-8]\s*\}'),
+    ],
+)
+def test_an_answer_has_the_form_that_was_asked_for(served: Served, form: dict[str, Any], shape: str) -> None:
+    params = {"max_new_tokens": 400, "sampling_seed": 3, "n": 2, **form}
+    answers = generate(served, text="x", sampling_params=params)
+    assert len(answers) == 2
+    for answer in answers:
+        assert re.fullmatch(shape, answer["text"])
+        assert answer["meta_info"]["finish_reason"]["type"] == "stop"
+
+
+def test_each_prompt_of_a_batch_has_its_own_form(served: Served) -> None:
+    forms = [{"regex": "a{3}"}, {"regex": ""}, {"ebnf": 'root ::= "b" "c"'}]
+    params = [{"max_new_tokens": 5, "temperature": 0, **form} for form in forms]
+    served.script(b"free!")
+    texts = [each["text"] for each in generate(served, text=["x", "y", "z"], sampling_params=params[1])]
+    assert texts == ["free!"] * 3
+    served.script(None)
+    first, _, last = generate(served, text=["x", "y", "z"], sampling_params=params)
+    assert (first["text"], last["text"]) == ("aaa", "bc")
+
+
+@pytest.mark.parametrize("path", ["/open_session", "/close_session"])
+def test_there_are_no_sessions_and_the_server_says_what_to_do(served: Served, path: str) -> None:
+    answer = served.http.post(path, json={"capacity_of_str_len": 1000})
+    assert answer.status_code == 400
+    assert "send the whole prompt" in answer.json()["error"]["message"]

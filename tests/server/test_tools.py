@@ -78,12 +78,38 @@ def test_the_sdk_collects_streamed_calls_as_the_whole_answer_has_them(served: Se
         ]
 
 
-def test_chunks_number_the_calls_and_name_each_once(served: Served) -> None:
+def test_chunks_number_the_calls_name_each_once_and_tell_its_arguments_as_they_come(served: Served) -> None:
     served.script(CALLS.encode())
     deltas = [chunk.choices[0].delta for chunk in chat(served, stream=True)]
     calls = [call for delta in deltas for call in delta.tool_calls or ()]
-    assert [(call.index, call.function.name) for call in calls] == [(0, "weather"), (1, "weather")]
+    heads = [call for call in calls if call.id]
+    assert [(call.index, call.type, call.function.name, call.function.arguments) for call in heads] == [
+        (0, "function", "weather", ""),
+        (1, "function", "weather", ""),
+    ]
+    for index, city in enumerate(("Oslo", "Malmö")):
+        parts = [call.function.arguments for call in calls if call.index == index and not call.id]
+        assert len(parts) > 5
+        assert json.loads("".join(parts)) == {"city": city}
     assert "".join(delta.content or "" for delta in deltas) == "Let me look."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_call_cut_short_after_its_head_ends_by_length(served: Served, stream: bool) -> None:
+    served.script(CALLS.encode())
+    limit = CALLS.index("Oslo") + len("Osl")
+    if stream:
+        with served.openai.chat.completions.stream(
+            model="toy", messages=ASK, tools=[WEATHER], max_tokens=limit
+        ) as events:
+            chunks = [event.chunk for event in events if event.type == "chunk"]
+        assert chunks[-1].choices[0].finish_reason == "length"
+        calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+        assert "".join(call.function.arguments or "" for call in calls if call.function) == '{"city": "Osl'
+        return
+    choice = chat(served, max_tokens=limit).choices[0]
+    assert choice.finish_reason == "length"
+    assert choice.message.tool_calls[0].function.arguments == '{"city": "Osl'
 
 
 @pytest.mark.parametrize("choice", ["none", None])

@@ -46,8 +46,33 @@ def test_prefix_hits_are_counted_under_vllms_names(served: Served) -> None:
     before = counts()
     for _ in range(2):
         served.http.post("/v1/completions", json={"prompt": "something long", "max_tokens": 1})
-    # Prompt tokens that are scored are not looked up.
+    # Prompt tokens that are computed for their scores alone are not looked up: all here but the last.
     scored = {"prompt": "something long", "max_tokens": 1, "echo": True, "logprobs": 0}
     served.http.post("/v1/completions", json=scored)
     after = counts()
-    assert (after[0] - before[0], after[1] - before[1]) == (28, 13)
+    assert (after[0] - before[0], after[1] - before[1]) == (29, 13)
+
+
+def test_what_a_reset_may_be_asked_besides_is_done_anyway_or_refused(served: Served) -> None:
+    path = "/reset_prefix_cache?reset_running_requests=true&reset_external=False"
+    assert served.http.post(path).json() == {"success": True}
+    refused = served.http.post("/reset_prefix_cache?reset_external=perhaps")
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "reset_external"
+
+
+def test_a_ping_is_answered_without_words(served: Served) -> None:
+    for method in ("GET", "POST", "HEAD"):
+        answer = served.http.request(method, "/ping")
+        assert (answer.status_code, answer.content) == (200, b"")
+
+
+def test_a_conversation_is_told_in_tokens(served: Served) -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    told = served.http.post("/tokenize", json={"model": "toy", "messages": messages}).json()
+    usage = served.http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1}).json()
+    assert told["count"] == len(told["tokens"]) == usage["usage"]["prompt_tokens"]
+    closed = {"messages": messages, "add_generation_prompt": False}
+    assert (
+        served.http.post("/tokenize", json=closed).json()["tokens"] == told["tokens"][: -len("assistant") - 2]
+    )

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from sapwood.chat.anthropic_format import Output, parse_output
 from sapwood.chat.anthropic_markers import Piece, place_markers
 from sapwood.chat.anthropic_turns import MAX_BLOCKS, TurnBody, parse_turns
 from sapwood.chat.body import Body, Integer, Number, Text, read_body, shown
@@ -18,7 +19,7 @@ from sapwood.chat.openai import Options, Stop
 from sapwood.chat.tools import ToolUse
 from sapwood.chat.unsupported import Neutral, refuse
 from sapwood.errors import RequestError
-from sapwood.types import SamplingDefaults, SamplingParams, Scope
+from sapwood.types import Constraint, SamplingDefaults, SamplingParams, Scope
 
 LONGEST: Mapping[str, int] = MappingProxyType(
     {"messages": 16_384, "stop_sequences": 64, "system": MAX_BLOCKS, "tools": 4096}
@@ -26,7 +27,10 @@ LONGEST: Mapping[str, int] = MappingProxyType(
 """Most entries of the lists in a body."""
 
 LEAST_THINKING = 1024
-"""Tokens; a smaller budget is refused."""
+"""Tokens; a smaller budget is refused. Within it nothing is counted: a model thinks as long as it does."""
+
+THINKING = ("enabled", "adaptive")
+"""Types of `thinking` with which a model may think. Without, it does not, if its template can tell it so."""
 
 HARMLESS = frozenset(
     {
@@ -38,6 +42,7 @@ HARMLESS = frozenset(
         "inference_geo",
         "metadata",
         "output_config",
+        "output_format",
         "service_tier",
         "speed",
         "user_profile_id",
@@ -45,7 +50,7 @@ HARMLESS = frozenset(
 )
 """Known fields that do not change the answer of the models served here."""
 
-REFUSED: Mapping[str, Neutral] = MappingProxyType({"mcp_servers": ([],), "output_format": ()})
+REFUSED: Mapping[str, Neutral] = MappingProxyType({"mcp_servers": ([],)})
 """Known fields that would change the answer, and the values with which they do not."""
 
 
@@ -63,6 +68,7 @@ class MessagesCall:
     settings: per level of the prompt, what a cached prefix is found by besides its tokens.
     calls: how the answer may call tools; None if it may not.
     diagnosis: whether it asks to be told why less was read from the cache than could be, and of which message.
+    thinks: whether the model may think before it answers.
     """
 
     options: Options
@@ -71,12 +77,14 @@ class MessagesCall:
     settings: Mapping[str, str]
     calls: ToolUse | None
     diagnosis: Diagnosis
+    thinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CountCall:
     model: str
     conversation: Conversation
+    thinks: bool = False
 
 
 class _PromptBody(Body):
@@ -109,28 +117,30 @@ def parse_messages(
     """
     body = read_body(_MessagesBody, fields, LONGEST)
     turns = parse_turns(body.system, body.tools, body.messages)
-    thinks = _thinks(body.thinking, body.max_tokens)
-    forced = _forced(body.tool_choice)
+    thinks = _thinks(body.thinking)
+    budgeted = thinks and _has_budget(body.thinking, body.max_tokens)
+    forced, output = _forced(body.tool_choice), parse_output(body.model_extra or {})
     if body.max_tokens == 0:
-        _check_pre_warm(body, thinks=thinks, forced=forced)
+        _check_pre_warm(body, thinks=budgeted, forced=forced, form=output.form)
     options = Options(
         model=body.model,
-        params=_params(body, vocab_size, defaults),
+        params=_params(body, vocab_size, defaults, output.form),
         scope=Scope(),
         priority=0,
         retain=(),
         stream=bool(body.stream),
         include_usage=True,
-        ignored=(*_ignored(body), *(["thinking"] if thinks else [])),
+        ignored=(*_ignored(body), *(["thinking"] if budgeted else [])),
     )
     pieces = place_markers(turns.pieces, body.cache_control)
     return MessagesCall(
         options,
         turns.conversation,
         pieces,
-        _settings(body),
+        _settings(body, output),
         _calls(body, turns.conversation),
         _diagnosis(body),
+        thinks=thinks,
     )
 
 
@@ -141,21 +151,21 @@ def parse_count(fields: Mapping[str, Any]) -> CountCall:
     """
     body = read_body(_PromptBody, fields, LONGEST)
     turns = parse_turns(body.system, body.tools, body.messages)
-    _forced(body.tool_choice)
+    forced = _forced(body.tool_choice)
     place_markers(turns.pieces, body.cache_control)
-    return CountCall(body.model, turns.conversation)
+    free = not forced and parse_output(body.model_extra or {}).form is None
+    return CountCall(body.model, turns.conversation, thinks=_thinks(body.thinking) and free)
 
 
 def _ignored(body: _MessagesBody) -> list[str]:
     extra = body.model_extra or {}
     refuse(extra, REFUSED)
-    config = extra.get("output_config")
-    if isinstance(config, dict):
-        refuse({"output_config.format": config.get("format")}, {"output_config.format": ()})
     return sorted(set(extra) - HARMLESS - REFUSED.keys())
 
 
-def _params(body: _MessagesBody, vocab_size: int, defaults: SamplingDefaults | None) -> SamplingParams:
+def _params(
+    body: _MessagesBody, vocab_size: int, defaults: SamplingDefaults | None, form: Constraint | None
+) -> SamplingParams:
     given = {
         "temperature": body.temperature,
         "top_p": body.top_p,
@@ -164,17 +174,21 @@ def _params(body: _MessagesBody, vocab_size: int, defaults: SamplingDefaults | N
     }
     settings: dict[str, Any] = asdict(defaults or SamplingDefaults())
     settings.update((name, value) for name, value in given.items() if value is not None)
-    return SamplingParams(max_tokens=body.max_tokens, **settings)
+    return SamplingParams(max_tokens=body.max_tokens, constraint=form, **settings)
 
 
-def _thinks(thinking: Mapping[str, Any] | None, max_tokens: int) -> bool:
-    """Whether the call asks for thinking with a budget."""
+def _thinks(thinking: Mapping[str, Any] | None) -> bool:
     if thinking is None:
         return False
     kind = thinking.get("type")
     if not isinstance(kind, str):
         raise RequestError(f"'thinking.type' is {shown(kind)}; it must be a string", param="thinking.type")
-    if kind != "enabled":
+    return kind in THINKING
+
+
+def _has_budget(thinking: Mapping[str, Any] | None, max_tokens: int) -> bool:
+    """Whether the call asks for thinking with a budget. Raises RequestError for one that is none."""
+    if thinking is None or thinking.get("type") != "enabled":
         return False
     budget = thinking.get("budget_tokens")
     expected = f"a whole number from {LEAST_THINKING} up and below max_tokens ({max_tokens})"
@@ -199,8 +213,10 @@ def _forced(choice: Mapping[str, Any] | None) -> bool:
     return kind in ("any", "tool")
 
 
-def _check_pre_warm(body: _MessagesBody, *, thinks: bool, forced: bool) -> None:
+def _check_pre_warm(body: _MessagesBody, *, thinks: bool, forced: bool, form: Constraint | None) -> None:
     wrong = "stream" if body.stream else "thinking" if thinks else "tool_choice" if forced else None
+    if wrong is None and form is not None:
+        wrong = form.param.removesuffix(".schema")
     if wrong is not None:
         raise RequestError(
             f"'max_tokens' is 0, which only reads the prompt into the cache; {wrong!r} does not go with it",
@@ -236,22 +252,20 @@ def _diagnosis(body: _MessagesBody) -> Diagnosis:
     return Diagnosis(True, previous if isinstance(previous, str) else None)
 
 
-def _settings(body: _MessagesBody) -> Mapping[str, str]:
+def _settings(body: _MessagesBody, output: Output) -> Mapping[str, str]:
     """A default that is spelled out is the same as one that is left out."""
     extra, choice, thinking = body.model_extra or {}, dict(body.tool_choice or {}), body.thinking or {}
-    config = extra.get("output_config")
-    effort = config.get("effort") if isinstance(config, dict) else None
     if choice.get("type") == "auto":
         del choice["type"]
     if not choice.get("disable_parallel_tool_use"):
         choice.pop("disable_parallel_tool_use", None)
     return {
-        "system": "fast" if extra.get("speed") == "fast" else "",
+        "system": json.dumps([extra.get("speed") == "fast", output.system_key]),
         "messages": json.dumps(
             [
                 choice,
-                thinking if thinking.get("type") == "enabled" else {},
-                None if effort == "high" else effort,
+                thinking if thinking.get("type") in THINKING else {},
+                output.effort,
             ]
         ),
     }

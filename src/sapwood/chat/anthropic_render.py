@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sapwood.chat.openai_render import Json, TokenNames
-from sapwood.chat.tool_answer import NumberedCall, ToolReading
+from sapwood.chat.tool_answer import (
+    CallEnd,
+    CallPart,
+    CallStart,
+    Fragment,
+    Thought,
+    ToolReading,
+    whole_arguments,
+)
 from sapwood.types import Delta, Event, FinishReason, Started, Usage
 
 
@@ -40,7 +50,7 @@ class MessageShape:
     """Attributes:
     max_tokens: as asked for; the answer ends before it only where the context does.
     stops: the stop sequences.
-    reading: how its tool calls are found; None if it may make none.
+    reading: how its thoughts and tool calls are found; None if there are none.
     parallel: whether it may make several.
     """
 
@@ -68,35 +78,47 @@ class MessageAnswer:
         self._shape, self._reader, self._ending = shape, _Reader(shape), _Ending(shape, names)
         self._settled = Settled(Counters(0))
         self._content: list[Json] = []
-        self._text: list[str] = []
+        self._open: Json | None = None
+        self._written: list[str] = []
 
     def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a message has one prompt)
         if isinstance(event, Started):
             self._settled = self._shape.settle(event.usage)
         elif isinstance(event, Delta):
             self._ending.add(event)
-            self._take(self._reader.read(event))
+            for piece in self._reader.read(event):
+                self._take(piece)
         return []
 
     def end(self, usages: Sequence[Usage]) -> list[Json]:
         (usage,) = usages
-        self._end_text()
+        self._close()
         stop = self._ending.stop(usage, called=self._reader.called)
         return [_message(self._shape, self._settled, self._content, stop, usage.completion_tokens)]
 
-    def _take(self, pieces: Sequence[str | NumberedCall]) -> None:
-        for piece in pieces:
-            if isinstance(piece, str):
-                self._text.append(piece)
-            else:
-                self._end_text()
-                self._content.append({**_call_head(piece), "input": json.loads(piece.call.arguments)})
+    def _take(self, piece: Fragment) -> None:
+        if isinstance(piece, CallEnd):
+            self._close()
+            return
+        if not _goes_on(self._open, piece):
+            self._close()
+            self._open = _block_head(piece)
+        self._written.append(_written(piece))
 
-    def _end_text(self) -> None:
-        text = "".join(self._text)
-        self._text.clear()
-        if text:
-            self._content.append({"type": "text", "text": text})
+    def _close(self) -> None:
+        block, written = self._open, "".join(self._written)
+        self._open = None
+        self._written.clear()
+        if block is None:
+            return
+        match block["type"]:
+            case "text":
+                block["text"] = written
+            case "thinking":
+                block |= {"thinking": written, "signature": _signature(self._shape)}
+            case _:  # Arguments that were cut short are no object, which a message must have.
+                block["input"] = json.loads(whole_arguments(written))
+        self._content.append(block)
 
 
 class MessageStream:
@@ -106,7 +128,7 @@ class MessageStream:
         self._shape, self._reader, self._ending = shape, _Reader(shape), _Ending(shape, names)
         self._settled = Settled(Counters(0))
         self._block = 0
-        self._in_text = False
+        self._open: Json | None = None
 
     def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (a message has one prompt)
         if isinstance(event, Started):
@@ -115,38 +137,40 @@ class MessageStream:
         if not isinstance(event, Delta):
             return []
         self._ending.add(event)
-        return self._events(self._reader.read(event))
+        return [told for piece in self._reader.read(event) for told in self._events(piece)]
 
     def end(self, usages: Sequence[Usage]) -> list[Json]:
         (usage,) = usages
-        last = self._end_text()
+        last = self._close()
         stop = self._ending.stop(usage, called=self._reader.called)
         delta = {"stop_reason": stop.reason, "stop_sequence": stop.sequence}
         counted = usage_json(self._settled.counters, usage.completion_tokens)
         return [*last, {"type": "message_delta", "delta": delta, "usage": counted}, {"type": "message_stop"}]
 
-    def _events(self, pieces: Sequence[str | NumberedCall]) -> list[Json]:
+    def _events(self, piece: Fragment) -> list[Json]:
+        if isinstance(piece, CallEnd):
+            return self._close()
         events: list[Json] = []
-        for piece in pieces:
-            if isinstance(piece, NumberedCall):
-                delta = {"type": "input_json_delta", "partial_json": piece.call.arguments}
-                events += [
-                    *self._end_text(),
-                    self._start(_call_head(piece)),
-                    self._delta(delta),
-                    self._stop(),
-                ]
-            elif piece:
-                events += [] if self._in_text else [self._start({"type": "text", "text": ""})]
-                self._in_text = True
-                events.append(self._delta({"type": "text_delta", "text": piece}))
+        if not _goes_on(self._open, piece):
+            events = self._close()
+            self._open = _block_head(piece)
+            events.append(self._start(self._open))
+        written = _written(piece)
+        match piece:
+            case CallPart():
+                events.append(self._delta({"type": "input_json_delta", "partial_json": written}))
+            case Thought():
+                events.append(self._delta({"type": "thinking_delta", "thinking": written}))
+            case str():
+                events.append(self._delta({"type": "text_delta", "text": written}))
         return events
 
-    def _end_text(self) -> list[Json]:
-        if not self._in_text:
+    def _close(self) -> list[Json]:
+        if self._open is None:
             return []
-        self._in_text = False
-        return [self._stop()]
+        kind, self._open = self._open["type"], None
+        signed = self._delta({"type": "signature_delta", "signature": _signature(self._shape)})
+        return [*([signed] if kind == "thinking" else []), self._stop()]
 
     def _start(self, block: Json) -> Json:
         return {"type": "content_block_start", "index": self._block, "content_block": block}
@@ -190,30 +214,54 @@ def _message(
     }
 
 
-def _call_head(call: NumberedCall) -> Json:
-    return {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.call.name, "input": {}}
+def _goes_on(block: Json | None, piece: Fragment) -> bool:
+    """Whether the piece belongs to the block that is open."""
+    return block is not None and (isinstance(piece, CallPart) or block["type"] == _kind(piece))
+
+
+def _kind(piece: Fragment) -> str | None:
+    return "text" if isinstance(piece, str) else "thinking" if isinstance(piece, Thought) else None
+
+
+def _block_head(piece: Fragment) -> Json:
+    """A block that holds nothing yet."""
+    match piece:
+        case CallStart():
+            return {"type": "tool_use", "id": f"toolu_{piece.id}", "name": piece.name, "input": {}}
+        case Thought():
+            return {"type": "thinking", "thinking": "", "signature": ""}
+    return {"type": "text", "text": ""}
+
+
+def _written(piece: Fragment) -> str:
+    if isinstance(piece, str):
+        return piece
+    return piece.text if isinstance(piece, Thought | CallPart) else ""
+
+
+def _signature(shape: MessageShape) -> str:
+    """Clients send it back with the thought; nothing is done with it."""
+    return base64.b64encode(hashlib.blake2b(shape.id.encode(), digest_size=48).digest()).decode()
 
 
 class _Reader:
-    """Tells text from tool calls. Without leave to call several, only the first is given."""
+    """Tells text from thoughts and tool calls. Without leave to call several, only the first is given."""
 
     def __init__(self, shape: MessageShape) -> None:
-        self._reader = None if shape.reading is None else shape.reading.reader(shape.id)
+        self._reader = None if shape.reading is None else shape.reading.fragments(shape.id)
         self._most = None if shape.parallel else 1
 
     @property
     def called(self) -> bool:
         return self._reader is not None and self._reader.calls > 0
 
-    def read(self, delta: Delta) -> list[str | NumberedCall]:
+    def read(self, delta: Delta) -> list[Fragment]:
         if self._reader is None:
             return [delta.text] if delta.text else []
-        pieces = self._reader.read(delta)
-        return [
-            piece
-            for piece in pieces
-            if isinstance(piece, str) or self._most is None or piece.index < self._most
-        ]
+        return [piece for piece in self._reader.read(delta) if self._may_be_told(piece)]
+
+    def _may_be_told(self, piece: Fragment) -> bool:
+        return self._most is None or isinstance(piece, str | Thought) or piece.index < self._most
 
 
 class _Ending:

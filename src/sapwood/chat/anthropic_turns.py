@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sapwood.chat.anthropic_markers import Level, Piece, parse_marker
 from sapwood.chat.body import Body, at, clean_text, shown
-from sapwood.chat.messages import Conversation, Message, Role, ToolCall
+from sapwood.chat.draft import Draft
+from sapwood.chat.messages import Conversation, Role, ToolCall
 from sapwood.chat.openai_tools import MAX_DEPTH
 from sapwood.chat.spots import Spot
 from sapwood.chat.template_kwargs import check_json
@@ -21,6 +22,9 @@ MAX_BLOCKS = 4096
 BILLING_PREFIX = "x-anthropic-billing-header"
 """Claude Code begins the system text with a line of this name that differs from request to request: at the very
 start of the prompt it would leave nothing to reuse, so it is left out."""
+
+FAILED = "Error:"
+"""A line before the result of a tool that failed: templates know of no such mark."""
 
 _EMPTY = "it holds no text"
 _THINKING = "thinking cannot be marked; it is cached with what follows it"
@@ -53,18 +57,18 @@ class _Builder:
     """Turns of one role in a row become one message: many templates take no other order than by turns."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: list[Draft] = []
         self._tools: list[Mapping[str, Any]] = []
         self._pieces: list[Piece] = []
 
     def finish(self) -> Turns:
         goes_on = self._messages[-1].role == "assistant"
-        if goes_on and self._messages[-1].tool_calls:
+        if goes_on and self._messages[-1].calls:
             raise RequestError(
                 "the last of 'messages' calls a tool; its tool_result must follow", param="messages"
             )
         conversation = Conversation(
-            tuple(self._messages),
+            tuple(draft.message() for draft in self._messages),
             add_generation_prompt=not goes_on,
             continue_final_message=goes_on,
             tools=tuple(self._tools),
@@ -127,9 +131,7 @@ class _Builder:
             case "assistant", "tool_use":
                 self._add_call(block, path)
             case "assistant", "thinking":
-                message = self._turn("assistant")
-                thought = (message.reasoning or "") + _text(block, "thinking", path)
-                self._messages[-1] = replace(message, reasoning=thought)
+                self._turn("assistant").thoughts.append(_text(block, "thinking", path))
                 self._note(block, path, "messages", None, _THINKING)
             case "assistant", "redacted_thinking":
                 self._turn("assistant")
@@ -142,29 +144,36 @@ class _Builder:
                 raise _not_served(block, path, "text")
 
     def _add_text(self, block: Mapping[str, Any], path: str, level: Level, role: Role, text: str) -> None:
-        message = self._turn(role)
-        self._messages[-1] = replace(message, parts=(*message.parts, text))
-        spot = Spot("part", len(self._messages) - 1, len(message.parts))
+        parts = self._turn(role).parts
+        spot = Spot("part", len(self._messages) - 1, len(parts))
+        parts.append(text)
         self._note(block, path, level, spot, None if text else _EMPTY)
 
     def _add_result(self, block: Mapping[str, Any], path: str) -> None:
         content = block.get("content")
         parts = _result_parts([] if content is None else content, f"{path}.content")
+        failed = block.get("is_error")
+        if failed is not None and not isinstance(failed, bool):
+            raise RequestError(
+                f"'{path}.is_error' is {shown(failed)}; it must be true or false", param=f"{path}.is_error"
+            )
+        if failed:
+            parts = (FAILED, *parts)
         answered = _text(block, "tool_use_id", path)
-        self._messages.append(Message("tool", parts, tool_call_id=answered))
+        self._messages.append(Draft("tool", list(parts), tool_call_id=answered))
         self._note(block, path, "messages", Spot("part", len(self._messages) - 1, len(parts) - 1))
 
     def _add_call(self, block: Mapping[str, Any], path: str) -> None:
         arguments = json.dumps(_json(block.get("input"), f"{path}.input"), ensure_ascii=False)
         call = ToolCall(_text(block, "id", path), _text(block, "name", path), arguments)
-        message = self._turn("assistant")
-        self._messages[-1] = replace(message, tool_calls=(*message.tool_calls, call))
-        self._note(block, path, "messages", Spot("call", len(self._messages) - 1, len(message.tool_calls)))
+        calls = self._turn("assistant").calls
+        self._note(block, path, "messages", Spot("call", len(self._messages) - 1, len(calls)))
+        calls.append(call)
 
-    def _turn(self, role: Role) -> Message:
+    def _turn(self, role: Role) -> Draft:
         """The message of `role` that is being written, which is the last."""
         if not self._messages or self._messages[-1].role != role:
-            self._messages.append(Message(role, ()))
+            self._messages.append(Draft(role))
         return self._messages[-1]
 
     def _note(

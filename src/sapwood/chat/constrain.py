@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sapwood.chat.tokenizer import Tokenizer
 
+TRIED = 2
+"""Tokens with which a grammar is tried."""
 KEPT = 32
 """Compiled grammars that are kept for the next request with the same."""
 LEXER_FUEL = 500_000
@@ -65,9 +67,8 @@ class Guides:
                 self._vocabulary = _vocabulary(self._source, self._vocab_size, self._ends)
         limits = llguidance.LLParserLimits(initial_lexer_fuel=LEXER_FUEL)
         matcher = llguidance.LLMatcher(self._vocabulary, _grammar(constraint), log_level=0, limits=limits)
-        matcher.compute_bitmask()  # Some faults show only then; and the work is done here, not between steps.
-        if matcher.is_error():
-            raise _unusable(constraint, matcher.get_error())
+        if fault := _fault(matcher):
+            raise _unusable(constraint, fault)
         with self._door:
             self._compiled[key] = matcher
             while len(self._compiled) > KEPT:
@@ -140,6 +141,24 @@ def inline_json(schema: Any, *, lenient: bool) -> str:
     """A JSON schema as a part of a Lark grammar; its references are to itself."""
     options = {"whitespace_pattern": WHITE_SPACE, "lenient": lenient}
     return "%json " + json.dumps({**schema, "x-guidance": options})
+
+
+def _fault(matcher: llguidance.LLMatcher) -> str:
+    """What is wrong with it, if that shows at the first tokens: better now than in the midst of an answer.
+
+    Its own first mask is computed here, not between steps.
+    """
+    matcher.compute_bitmask()
+    tried = matcher if matcher.is_error() else matcher.deep_copy()
+    for _ in range(TRIED):
+        bits = np.frombuffer(tried.compute_bitmask(), np.uint8)
+        allowed = np.flatnonzero(bits)
+        if tried.is_error() or tried.is_stopped() or not len(allowed):
+            break
+        at = int(allowed[0])
+        byte = int(bits[at])
+        tried.consume_token(8 * at + (byte & -byte).bit_length() - 1)
+    return str(tried.get_error()) if tried.is_error() else ""
 
 
 def _unusable(constraint: Constraint, reason: str) -> RequestError:

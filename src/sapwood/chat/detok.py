@@ -38,6 +38,11 @@ class Detokenizer:
         """What was held back, as U+FFFD; the sequence is over."""
         return self._from_start(self._decoder.decode(b"", final=True))
 
+    @property
+    def between_characters(self) -> bool:
+        """Whether nothing is held back."""
+        return not self._decoder.getstate()[0]
+
     def _tail(self, context: Sequence[int]) -> bytes:
         """The last bytes of `context`: enough to hold a character begun there and to tell if any text."""
         tail = b""

@@ -13,21 +13,25 @@ from sapwood.chat.body import Integer, Text, at, clean_text, read_body, shown
 from sapwood.chat.native_body import (
     MAX_STOPS,
     SAMPLERS_REFUSED,
+    ModelCall,
     Penalty,
+    Salt,
     Samplers,
     sampler_settings,
     unread,
 )
 from sapwood.chat.openai import MAX_SEQUENCES, check_tokens
+from sapwood.chat.openai_format import only_one, parse_grammar, parse_schema
 from sapwood.chat.unsupported import Neutral
 from sapwood.errors import RequestError
-from sapwood.types import SamplingDefaults, SamplingParams
+from sapwood.types import Constraint, SamplingDefaults, SamplingParams
 
 Piece = str | tuple[int, ...]
 """A text still to be encoded, or token ids taken as they are."""
 
 MAX_PIECES = 4096
 MAX_BIASES = 4096
+MAX_RESPONSE_FIELDS = 64
 MOST_PROBS = 100
 NEVER = -1e9
 """The bias of a token that is never to be drawn."""
@@ -35,8 +39,6 @@ NEVER = -1e9
 _REFUSED: Mapping[str, Neutral] = MappingProxyType(
     {
         **SAMPLERS_REFUSED,
-        "grammar": ("",),
-        "json_schema": ({},),
         "lora": ([],),
         "multimodal_data": ([],),
         "n": (1,),
@@ -45,10 +47,11 @@ _REFUSED: Mapping[str, Neutral] = MappingProxyType(
         "post_sampling_probs": (False,),
         "samplers": (),
         "t_max_predict_ms": (0, -1),
-        "response_fields": ([],),
     }
 )
-_LONGEST: Mapping[str, int] = MappingProxyType({"logit_bias": MAX_BIASES, "stop": MAX_STOPS})
+_LONGEST: Mapping[str, int] = MappingProxyType(
+    {"logit_bias": MAX_BIASES, "response_fields": MAX_RESPONSE_FIELDS, "stop": MAX_STOPS}
+)
 
 
 class _Body(Samplers):
@@ -63,30 +66,33 @@ class _Body(Samplers):
     cache_prompt: bool | None = None
     return_tokens: bool | None = None
     timings_per_token: bool | None = None
+    return_progress: bool | None = None
+    response_fields: list[Text] | None = None
+    json_schema: Any = None
+    grammar: Any = None
     stream: bool | None = None
-    cache_salt: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    cache_salt: Salt | None = None
     priority: Integer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaCall:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCall(ModelCall):
     """Attributes:
     prompts: of each, its pieces in order; texts and token ids can follow one another.
     reuse: whether the cache may be read.
     tokens: whether a whole answer lists its token ids; a stream always does.
     timed: whether each frame says how long it took.
+    progress: whether a stream says how much of the prompt has been read.
+    only: the fields that an answer has, as paths within the whole one; none for all of them.
     """
 
     prompts: tuple[tuple[Piece, ...], ...]
-    model: str | None
-    params: SamplingParams
     reuse: bool
-    salt: str
     priority: int
-    stream: bool
     tokens: bool
     timed: bool
-    ignored: tuple[str, ...]
+    progress: bool
+    only: tuple[str, ...]
 
 
 def parse_llama_completion(
@@ -101,6 +107,7 @@ def parse_llama_completion(
         ignore_eos=bool(body.ignore_eos),
         logit_bias=_biases(body.logit_bias or [], vocab_size),
         logprobs=min(body.n_probs, vocab_size) if body.n_probs else None,
+        constraint=_form(body),
         **sampler_settings(body, defaults, vocab_size, penalty=body.repeat_penalty),
     )
     return LlamaCall(
@@ -113,8 +120,16 @@ def parse_llama_completion(
         stream=bool(body.stream),
         tokens=bool(body.return_tokens),
         timed=bool(body.timings_per_token),
+        progress=bool(body.return_progress),
+        only=tuple(body.response_fields or ()),
         ignored=ignored,
     )
+
+
+def _form(body: _Body) -> Constraint | None:
+    """What the answer must be: of a JSON schema, of which an empty one is any JSON, or a grammar in GBNF."""
+    schema = None if body.json_schema is None else parse_schema(body.json_schema, "json_schema")
+    return only_one([schema, None if body.grammar is None else parse_grammar(body.grammar, "grammar")])
 
 
 def _prompts(value: object, vocab_size: int) -> tuple[tuple[Piece, ...], ...]:

@@ -8,21 +8,25 @@ from typing import Any
 
 from sapwood.chat.native_answer import Clock, Growing, Watch, ending_of
 from sapwood.chat.openai_render import LOGPROB_FLOOR, Json, TokenNames
-from sapwood.types import Delta, Event, SamplingParams, TokenLogprob, Usage
+from sapwood.types import Delta, Event, SamplingParams, Started, TokenLogprob, Usage
 
 NO_SLOT = -1
 """There are no slots: any request finds any prefix. Sent back in a request, this asks for none."""
 
+_ABSENT = object()
+
 
 @dataclass(frozen=True, slots=True)
 class LlamaShape:
-    """What is told of the answers. `prompts` is how many there are; `tokens` lists ids in a whole answer."""
+    """What is told of the answers. `prompts` is how many there are; for the rest see `LlamaCall`."""
 
     model: str
     prompts: int
     params: SamplingParams
     tokens: bool
     timed: bool
+    progress: bool = False
+    only: tuple[str, ...] = ()
 
 
 class LlamaAnswer:
@@ -41,12 +45,15 @@ class LlamaAnswer:
 
     def end(self, usages: Sequence[Usage]) -> list[Any]:
         answers = [
-            {
-                **self._final(prompt, usage),
-                "content": self._answers[prompt].text,
-                "tokens": list(self._answers[prompt].tokens) if self._shape.tokens else [],
-                **self._probabilities(self._answers[prompt].logprobs),
-            }
+            only(
+                self._shape.only,
+                {
+                    **self._final(prompt, usage),
+                    "content": self._answers[prompt].text,
+                    "tokens": list(self._answers[prompt].tokens) if self._shape.tokens else [],
+                    **self._probabilities(self._answers[prompt].logprobs),
+                },
+            )
             for prompt, usage in enumerate(usages)
         ]
         return [answers] if self._shape.prompts > 1 else answers
@@ -98,18 +105,34 @@ class LlamaStream(LlamaAnswer):
     """`/completion` in frames: a piece of text each, and one without text at the end of each prompt's answer."""
 
     def feed(self, prompt: int, event: Event) -> list[Json]:
+        first = not self._watches[prompt].predicted
         super().feed(prompt, event)
+        frames = []
+        if self._shape.progress and (isinstance(event, Started) or (first and isinstance(event, Delta))):
+            frames.append(self._progress(prompt, done=isinstance(event, Delta)))
         if not isinstance(event, Delta):
-            return []
-        frames = [self._frame(prompt, event)] if event.text or event.token_ids else []
+            return frames
+        if event.text or event.token_ids:
+            frames.append(self._frame(prompt, event))
         if event.finish is not None:
             watch = self._watches[prompt]
             usage = Usage(watch.prompt_tokens, watch.reused, {})
-            frames.append(self._final(prompt, usage))
+            frames.append(only(self._shape.only, self._final(prompt, usage)))
         return frames
 
     def end(self, usages: Sequence[Usage]) -> list[Any]:  # noqa: ARG002 (each answer has ended)
         return []
+
+    def _progress(self, prompt: int, *, done: bool) -> Json:
+        """How much of the prompt is there: what was reused at first, in the end all of it."""
+        watch = self._watches[prompt]
+        progress = {
+            "total": watch.prompt_tokens,
+            "cache": watch.reused,
+            "processed": watch.prompt_tokens if done else watch.reused,
+            "time_ms": round(watch.prompt_seconds * 1000),
+        }
+        return {**self._frame(prompt, Delta("", 0, "", ())), "prompt_progress": progress}
 
     def _frame(self, prompt: int, delta: Delta) -> Json:
         watch = self._watches[prompt]
@@ -124,6 +147,21 @@ class LlamaStream(LlamaAnswer):
             **self._probabilities(delta.logprobs),
         }
         return {**frame, "timings": watch.timings()} if self._shape.timed else frame
+
+
+def only(paths: Sequence[str], answer: Json) -> Json:
+    """The parts of `answer` at `paths`, each under the last of its names; all of it where no path is given."""
+    if not paths:
+        return answer
+    found = {}
+    for path in paths:
+        value: Any = answer
+        names = path.split("/")
+        for name in names:
+            value = value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
+        if value is not _ABSENT:
+            found[names[-1]] = value
+    return found
 
 
 def settings_json(params: SamplingParams) -> Json:

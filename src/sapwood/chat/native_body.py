@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from sapwood.chat.body import Body, Integer, Number, Text, one_or_list
+from sapwood.chat.body import Body, BodyT, Integer, Number, Text, one_or_list, read_body
 from sapwood.chat.unsupported import Neutral, refuse
-from sapwood.types import SamplingDefaults
+from sapwood.errors import RequestError
+from sapwood.types import SamplingDefaults, SamplingParams
 
 MAX_STOPS = 64
 MAX_STOP_TOKENS = 4096
@@ -39,6 +40,23 @@ Stops = Annotated[
 
 Penalty = Annotated[Number, Field(ge=0.01, le=100)]
 """Of repetition: 1 is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeCall:
+    """What all calls say. `ignored` are the names of the fields that nothing reads."""
+
+    stream: bool
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall(NativeCall):
+    """A call with one model and one set of settings. `salt` separates its prefixes from those of others."""
+
+    model: str | None
+    params: SamplingParams
+    salt: str
 
 
 class Samplers(Body):
@@ -73,6 +91,17 @@ def sampler_settings(
     settings: dict[str, Any] = asdict(defaults)
     settings.update((name, value) for name, value in given.items() if value is not None)
     return settings
+
+
+def read_within(model: type[BodyT], given: Mapping[str, Any], longest: Mapping[str, int], path: str) -> BodyT:
+    """As `read_body`, of the object that is the field `path` of a body: errors name its fields in full."""
+    try:
+        return read_body(model, given, longest)
+    except RequestError as error:
+        if error.param is None:
+            raise
+        inner = f"{path}.{error.param}"
+        raise RequestError(error.message.replace(error.param, inner, 1), param=inner) from None
 
 
 def unread(body: Body, refused: Mapping[str, Neutral], path: str = "") -> tuple[str, ...]:

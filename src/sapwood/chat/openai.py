@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, one_or_list, read_body, shown
-from sapwood.chat.messages import Conversation, Message, Role
+from sapwood.chat.messages import Conversation
 from sapwood.chat.openai_format import parse_format
-from sapwood.chat.openai_tools import MAX_TOOLS, Tools, parse_tool_calls, parse_tools
+from sapwood.chat.openai_messages import MessageBody, parse_message
+from sapwood.chat.openai_tools import MAX_TOOLS, Tools, parse_tools
 from sapwood.chat.retention import FIELD, parse_retention
 from sapwood.chat.template_kwargs import check_template_kwargs
+from sapwood.chat.token_details import TokenDetails
 from sapwood.chat.tools import ToolUse
 from sapwood.chat.unsupported import (
     CHAT_REFUSED,
     COMPLETION_REFUSED,
     HARMLESS,
-    MESSAGE_REFUSED,
     Neutral,
     refuse,
     refuse_misspelt,
@@ -42,7 +43,6 @@ MAX_STOPS = 4
 MAX_SEQUENCES = 256
 """Most samples, over all prompts, that one call may ask for."""
 MAX_MESSAGES = 16_384
-MAX_PARTS = 4096
 LONGEST: Mapping[str, int] = MappingProxyType(
     {
         FIELD: MOST_WISHES,
@@ -71,6 +71,7 @@ class Options:
     include_usage: bool
     ignored: tuple[str, ...]
     """Names of unknown fields in the body."""
+    details: TokenDetails = field(default_factory=TokenDetails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class ChatCall:
     conversation: Conversation
     tool_use: ToolUse | None = None
     """How the answer may call the conversation's tools; None for not at all."""
+    thinks: bool = True
+    """False where no effort is to be made on thinking."""
 
 
 class StreamOptions(Body):
@@ -95,6 +98,12 @@ class StreamOptions(Body):
 
 Stop = Annotated[Text, Field(min_length=1)]
 Stops = Annotated[list[Stop], BeforeValidator(one_or_list)]
+
+
+Scored = Annotated[
+    Annotated[int, Field(ge=0, le=20)] | None,
+    BeforeValidator(lambda value: None if value is False else value),
+]
 
 
 class _Fields(Body):
@@ -119,6 +128,8 @@ class _Fields(Body):
     cache_salt: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     priority: Integer | None = None
     cache_retention: Any = None
+    prompt_logprobs: Scored = None
+    return_token_ids: bool | None = None
     response_format: Any = None
     structured_outputs: Any = None
     guided_json: Any = None
@@ -135,15 +146,6 @@ class CompletionBody(_Fields):
     add_special_tokens: bool | None = None
 
 
-class MessageBody(Body):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Any = None
-    name: Text | None = None
-    tool_call_id: Text | None = None
-    tool_calls: Any = None
-    reasoning_content: Text | None = None
-
-
 class ChatBody(_Fields):
     messages: Annotated[list[MessageBody], Field(min_length=1, fail_fast=True)]
     max_completion_tokens: Integer | None = None
@@ -155,6 +157,7 @@ class ChatBody(_Fields):
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
+    reasoning_effort: Text | None = None
 
 
 def parse_completion(
@@ -173,7 +176,7 @@ def parse_completion(
         vocab_size,
         max_tokens=max_tokens,
         logprobs=body.logprobs,
-        prompt_logprobs=body.logprobs if echo else None,
+        prompt_logprobs=_most(body.logprobs if echo else None, body.prompt_logprobs),
         best_of=body.best_of,
         defaults=defaults,
     )
@@ -205,10 +208,20 @@ def parse_chat(
     limit = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = _params(
-        body, vocab_size, max_tokens=limit, logprobs=logprobs, prompt_logprobs=None, defaults=defaults
+        body,
+        vocab_size,
+        max_tokens=limit,
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        defaults=defaults,
     )
     tools = _tools(body)
-    return ChatCall(_options(body, params, ignored), _conversation(body, tools), tools.use)
+    return ChatCall(
+        _options(body, params, ignored),
+        _conversation(body, tools),
+        tools.use,
+        thinks=body.reasoning_effort != "none",
+    )
 
 
 def parse_conversation(fields: Mapping[str, Any]) -> Conversation:
@@ -334,6 +347,8 @@ def _options(body: _Fields, params: SamplingParams, ignored: tuple[str, ...]) ->
     stream = bool(body.stream)
     if body.stream_options is not None and not stream:
         raise RequestError("'stream_options' needs 'stream' to be true", param="stream_options")
+    if body.prompt_logprobs is not None and stream:
+        raise RequestError("'prompt_logprobs' needs 'stream' to be false", param="prompt_logprobs")
     return Options(
         model=body.model,
         params=params,
@@ -343,7 +358,12 @@ def _options(body: _Fields, params: SamplingParams, ignored: tuple[str, ...]) ->
         stream=stream,
         include_usage=bool(body.stream_options and body.stream_options.include_usage),
         ignored=ignored,
+        details=TokenDetails(bool(body.return_token_ids), body.prompt_logprobs),
     )
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _tools(body: ChatBody) -> Tools:
@@ -351,7 +371,7 @@ def _tools(body: ChatBody) -> Tools:
 
 
 def _conversation(body: ChatBody, tools: Tools) -> Conversation:
-    messages = tuple(_message(message, f"messages[{i}]") for i, message in enumerate(body.messages))
+    messages = tuple(parse_message(message, f"messages[{i}]") for i, message in enumerate(body.messages))
     goes_on = bool(body.continue_final_message)
     if goes_on and messages[-1].role != "assistant":
         raise RequestError(
@@ -370,49 +390,3 @@ def _conversation(body: ChatBody, tools: Tools) -> Conversation:
         tools=tools.defined,
         template_kwargs=check_template_kwargs(body.chat_template_kwargs or {}),
     )
-
-
-def _message(body: MessageBody, path: str) -> Message:
-    refuse(body.model_extra or {}, MESSAGE_REFUSED, f"{path}.")
-    role: Role = body.role
-    calls = parse_tool_calls(body.tool_calls, f"{path}.tool_calls")
-    if calls and role != "assistant":
-        raise RequestError(f"'{path}.tool_calls' is the assistant's to make", param=f"{path}.tool_calls")
-    return Message(
-        role,
-        # Beside calls, no text at all and an empty one are the same.
-        () if calls and body.content in (None, "", []) else _parts(body.content, f"{path}.content"),
-        name=body.name,
-        tool_call_id=body.tool_call_id,
-        tool_calls=calls,
-        reasoning=body.reasoning_content if role == "assistant" else None,
-    )
-
-
-def _parts(content: object, path: str) -> tuple[str, ...]:
-    if isinstance(content, str):
-        return (at(path, clean_text, content),)
-    if content is None:
-        raise RequestError(f"{path!r} is required", param=path, code="missing_required_parameter")
-    if not isinstance(content, list) or not content:
-        raise RequestError(
-            f"{path!r} is {shown(content)}; it must be a string or a list of text parts", param=path
-        )
-    if len(content) > MAX_PARTS:
-        raise RequestError(f"{path!r} has {len(content)} parts; at most {MAX_PARTS} are taken", param=path)
-    return tuple(_part(part, f"{path}[{i}]") for i, part in enumerate(content))
-
-
-def _part(part: object, path: str) -> str:
-    if not isinstance(part, dict):
-        raise RequestError(
-            f"{path!r} is {shown(part)}; it must be an object with 'type' and 'text'", param=path
-        )
-    if part.get("type") != "text":
-        raise RequestError(
-            f"'{path}.type' is {shown(part.get('type'))}; only text parts are supported", param=f"{path}.type"
-        )
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise RequestError(f"'{path}.text' is {shown(text)}; it must be a string", param=f"{path}.text")
-    return at(f"{path}.text", clean_text, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,16 +24,14 @@ _ANY_OBJECT = json.dumps({"type": "object"})
 
 def parse_format(fields: Mapping[str, Any]) -> Constraint | None:
     """The constraint that `fields` of a body ask for, if one does. Raises RequestError naming the field."""
-    found = [
-        constraint
-        for name, parse in _FIELDS.items()
-        if (value := fields.get(name)) is not None and (constraint := parse(value, name)) is not None
-    ]
-    if len(found) > 1:
-        raise RequestError(
-            f"{found[0].param!r} and {found[1].param!r} exclude each other", param=found[1].param
-        )
-    return found[0] if found else None
+    return only_one(
+        parse(value, name) for name, parse in _FIELDS.items() if (value := fields.get(name)) is not None
+    )
+
+
+def any_object(path: str) -> Constraint:
+    """Any JSON object, as the field at `path` asks for."""
+    return Constraint("json_schema", _ANY_OBJECT, path)
 
 
 def _response_format(value: object, path: str) -> Constraint | None:
@@ -42,7 +40,7 @@ def _response_format(value: object, path: str) -> Constraint | None:
         case {"type": "text"}:
             return None
         case {"type": "json_object"}:
-            return Constraint("json_schema", _ANY_OBJECT, path)
+            return any_object(path)
         case {"type": "json_schema", "json_schema": dict(named)}:
             return _named_schema(named, f"{path}.json_schema")
         case {"type": "json_schema"}:
@@ -64,11 +62,14 @@ def _named_schema(named: Mapping[str, Any], path: str) -> Constraint:
         raise RequestError(
             f"'{path}.strict' is {shown(strict)}; it must be true or false", param=f"{path}.strict"
         )
-    return _schema(named.get("schema") or {}, f"{path}.schema", strict=bool(strict))
+    return parse_schema(named.get("schema") or {}, f"{path}.schema", strict=bool(strict))
 
 
-def _schema(value: object, path: str, *, strict: bool = False) -> Constraint:
-    """Keywords that cannot be enforced are refused if `strict`, else left out."""
+def parse_schema(value: object, path: str, *, strict: bool = False) -> Constraint:
+    """A JSON schema, or the text of one. Raises RequestError.
+
+    Keywords that cannot be enforced are refused if `strict`, else left out.
+    """
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -81,12 +82,24 @@ def _schema(value: object, path: str, *, strict: bool = False) -> Constraint:
     return Constraint("json_schema", _bounded(json.dumps(given), path), path)
 
 
-def _regex(value: object, path: str) -> Constraint | None:
+def parse_regex(value: object, path: str) -> Constraint | None:
+    """A regular expression of the whole answer; an empty one is none. Raises RequestError."""
     return Constraint("regex", text, path) if (text := _text(value, path)) else None
 
 
-def _grammar(value: object, path: str) -> Constraint | None:
+def parse_grammar(value: object, path: str) -> Constraint | None:
+    """A grammar in Lark, or GBNF as llama.cpp and SGLang write it; an empty one is none. Raises RequestError."""
     return Constraint("grammar", text, path) if (text := _text(value, path)) else None
+
+
+def only_one(found: Iterable[Constraint | None]) -> Constraint | None:
+    """The one constraint of `found`, if there is one. Raises RequestError for two."""
+    asked = [each for each in found if each is not None]
+    if len(asked) > 1:
+        raise RequestError(
+            f"{asked[0].param!r} and {asked[1].param!r} exclude each other", param=asked[1].param
+        )
+    return asked[0] if asked else None
 
 
 def _choice(value: object, path: str) -> Constraint | None:
@@ -101,7 +114,7 @@ def _choice(value: object, path: str) -> Constraint | None:
 def _json_object(value: object, path: str) -> Constraint | None:
     if not isinstance(value, bool):
         raise RequestError(f"{path!r} is {shown(value)}; it must be true or false", param=path)
-    return Constraint("json_schema", _ANY_OBJECT, path) if value else None
+    return any_object(path) if value else None
 
 
 def _structured(value: object, path: str) -> Constraint | None:
@@ -125,16 +138,22 @@ def _structured(value: object, path: str) -> Constraint | None:
 _Parse = Callable[[object, str], Constraint | None]
 
 _STRUCTURED: Mapping[str, _Parse] = MappingProxyType(
-    {"json": _schema, "regex": _regex, "choice": _choice, "grammar": _grammar, "json_object": _json_object}
+    {
+        "json": parse_schema,
+        "regex": parse_regex,
+        "choice": _choice,
+        "grammar": parse_grammar,
+        "json_object": _json_object,
+    }
 )
 _FIELDS: Mapping[str, _Parse] = MappingProxyType(
     {
         "response_format": _response_format,
         "structured_outputs": _structured,
-        "guided_json": _schema,
-        "guided_regex": _regex,
+        "guided_json": parse_schema,
+        "guided_regex": parse_regex,
         "guided_choice": _choice,
-        "guided_grammar": _grammar,
+        "guided_grammar": parse_grammar,
     }
 )
 

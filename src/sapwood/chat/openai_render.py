@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sapwood.chat.tool_answer import AnswerReader, NumberedCall, ToolReading
+from sapwood.chat.tool_answer import CallPart, CallStart, Fragment, FragmentReader, Thought, ToolReading
 from sapwood.types import Delta, Event, FinishReason, PromptScored, Started, TokenLogprob, Usage
 
 Json = dict[str, Any]
@@ -86,22 +86,29 @@ class _Answer:
     logprobs: list[TokenLogprob | None] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     finish: FinishReason | None = None
-    reader: AnswerReader | None = None
-    calls: list[NumberedCall] = field(default_factory=list)
+    reader: FragmentReader | None = None
+    thought: str = ""
+    calls: list[CallStart] = field(default_factory=list)
+    arguments: dict[int, str] = field(default_factory=dict)
 
     def add(self, delta: Delta) -> None:
         for piece in (delta.text,) if self.reader is None else self.reader.read(delta):
-            if isinstance(piece, str):
-                self.text += piece
-            else:
-                self.calls.append(piece)
+            match piece:
+                case str():
+                    self.text += piece
+                case Thought():
+                    self.thought += piece.text
+                case CallStart():
+                    self.calls.append(piece)
+                case CallPart():
+                    self.arguments[piece.index] = self.arguments.get(piece.index, "") + piece.text
         self.tokens.extend(delta.token_ids)
         self.logprobs.extend(delta.logprobs)
         self.finish = delta.finish or self.finish
 
 
 class ChatAnswer:
-    """A chat answer in one piece. With `tools` the calls in its text are told apart."""
+    """A chat answer in one piece. With `tools` its thoughts and calls are told apart from its text."""
 
     def __init__(
         self, head: Head, names: TokenNames, *, n: int, logprobs: bool, tools: ToolReading | None = None
@@ -116,13 +123,18 @@ class ChatAnswer:
 
     def end(self, usages: Sequence[Usage]) -> list[Json]:
         choices = [self._choice(index, answer) for index, answer in enumerate(self._answers)]
-        return [{**self._head.json("chat.completion"), "choices": choices, "usage": usage_json(usages)}]
+        usage = _chat_usage(usages, [answer.reader for answer in self._answers])
+        return [{**self._head.json("chat.completion"), "choices": choices, "usage": usage}]
 
     def _choice(self, index: int, answer: _Answer) -> Json:
         message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
+        if answer.thought:
+            message["reasoning_content"] = answer.thought
         if answer.calls:
             message["content"] = answer.text or None
-            message["tool_calls"] = [_without_index(call_json(call)) for call in answer.calls]
+            message["tool_calls"] = [
+                _call_json(call, answer.arguments.get(call.index, "")) for call in answer.calls
+            ]
         return {
             "index": index,
             "message": message,
@@ -155,7 +167,7 @@ class ChatStream:
             return []
         reader = self._readers[event.sample]
         pieces = [event.text] if reader is None else reader.read(event)
-        deltas: list[Json] = [_delta(piece) for piece in pieces if piece]
+        deltas = [delta for piece in pieces if (delta := _delta(piece))]
         if self._logprobs and event.logprobs and not deltas:
             deltas.append({"content": ""})
         chunks = [self._chunk(event.sample, delta) for delta in deltas]
@@ -168,7 +180,8 @@ class ChatStream:
     def end(self, usages: Sequence[Usage]) -> list[Json]:
         if not self._include_usage:
             return []
-        return [{**self._head.json("chat.completion.chunk"), "choices": [], "usage": usage_json(usages)}]
+        usage = _chat_usage(usages, self._readers)
+        return [{**self._head.json("chat.completion.chunk"), "choices": [], "usage": usage}]
 
     def _chunk(self, index: int, delta: Json, *, finish: str | None = None) -> Json:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -176,26 +189,36 @@ class ChatStream:
         return {**chunk, "usage": None} if self._include_usage else chunk
 
 
-def _readers(head: Head, tools: ToolReading | None, n: int) -> list[AnswerReader | None]:
-    return [None if tools is None else tools.reader(f"{head.id}-{sample}") for sample in range(n)]
+def _readers(head: Head, tools: ToolReading | None, n: int) -> list[FragmentReader | None]:
+    return [None if tools is None else tools.fragments(f"{head.id}-{sample}") for sample in range(n)]
 
 
-def _reason(finish: FinishReason | None, reader: AnswerReader | None) -> str | None:
+def _reason(finish: FinishReason | None, reader: FragmentReader | None) -> str | None:
     return finish if finish is None or reader is None else reader.reason(finish)
 
 
-def _delta(piece: str | NumberedCall) -> Json:
-    return {"content": piece} if isinstance(piece, str) else {"tool_calls": [call_json(piece)]}
+def _delta(piece: Fragment) -> Json:
+    """The `delta` of a chunk; empty if there is nothing to say."""
+    match piece:
+        case str():
+            return {"content": piece} if piece else {}
+        case Thought(text):
+            return {"reasoning_content": text}
+        case CallStart(index):
+            return {"tool_calls": [{"index": index, **_call_json(piece, "")}]}
+        case CallPart(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+    return {}
 
 
-def call_json(numbered: NumberedCall) -> Json:
-    """A call as streams have it; a whole answer's leaves out the index."""
-    function = {"name": numbered.call.name, "arguments": numbered.call.arguments}
-    return {"index": numbered.index, "id": numbered.id, "type": "function", "function": function}
+def _call_json(call: CallStart, arguments: str) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _without_index(call: Json) -> Json:
-    return {name: value for name, value in call.items() if name != "index"}
+def _chat_usage(usages: Sequence[Usage], readers: Sequence[FragmentReader | None]) -> Json:
+    usage = usage_json(usages)
+    thinking = [reader.reasoning_tokens for reader in readers if reader is not None and reader.thinks]
+    return usage | {"completion_tokens_details": {"reasoning_tokens": sum(thinking)}} if thinking else usage
 
 
 @dataclass(frozen=True, slots=True)

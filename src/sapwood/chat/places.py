@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sapwood.chat.alignment import token_ends
 from sapwood.chat.encode import render_conversation
 from sapwood.chat.lookalikes import unused_characters
 from sapwood.chat.messages import Conversation, Message
+from sapwood.chat.replay import Replayed
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
 
@@ -71,6 +73,7 @@ def place_in_conversation(
     conversation: Conversation,
     tokens: Sequence[int],
     at: int,
+    replayed: Sequence[Replayed] = (),
 ) -> Place:
     """The place of token `at` of a rendered conversation. Renders it again, in time linear in its length.
 
@@ -78,28 +81,17 @@ def place_in_conversation(
     the marks.
     """
     marked = _marked_prompt(template, conversation)
-    start = None if marked is None else _offset(tokenizer, lengths, marked.prompt, tokens, at)
     message, part = None, None
-    if marked is not None and start is not None:
-        message, part = _belongs(marked.contents, start, start + max(1, lengths[tokens[at]]))
+    if marked is not None:
+        text = marked.prompt.decode()
+        ends = token_ends(tokenizer, lengths, text, tokens, replayed)
+        if ends is not None:
+            # Of tokens that spell something else than the text, only the stretch is known that they stand for.
+            unlike = (e for e in replayed if e.first <= at < e.stop and ends[e.first] == ends[e.stop - 1])
+            first = next((each.first for each in unlike), at)
+            start = int(ends[first - 1]) if first else 0
+            message, part = _belongs(marked.contents, start, max(start + 1, int(ends[at])))
     return Place(at, message, part, *_around(tokenizer, tokens, at))
-
-
-def _offset(
-    tokenizer: Tokenizer, lengths: Sequence[int], prompt: bytes, tokens: Sequence[int], at: int
-) -> int | None:
-    """Bytes of the prompt before token `at`; None if the tokens do not spell it."""
-    if sum(lengths[token] for token in tokens) == len(prompt):
-        return sum(lengths[token] for token in tokens[:at])
-    place = 0
-    for token in tokens[:at]:
-        spelled = tokenizer.token_bytes(token)
-        if not prompt.startswith(spelled, place):
-            spelled = spelled.removeprefix(b" ")  # Which some tokenizers put before a text.
-            if not prompt.startswith(spelled, place):
-                return None
-        place += len(spelled)
-    return place
 
 
 def _belongs(contents: Sequence[_Content], start: int, end: int) -> tuple[int | None, str]:

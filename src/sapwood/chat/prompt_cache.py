@@ -79,11 +79,12 @@ def _breakpoints(messages: Sequence[Mapping[str, Any]]) -> list[Breakpoint]:
             path = f"messages[{i}].content[{j}].{_POINT}"
             if message["role"] == "assistant":
                 raise RequestError(f"{path!r} is on an answer; only input can have one", param=path)
-            found.append(Breakpoint(i, j, _ttl(part[_POINT], path)))
+            found.append(Breakpoint(i, j, breakpoint_ttl(part[_POINT], path)))
     return found
 
 
-def _ttl(value: object, path: str) -> str | None:
+def breakpoint_ttl(value: object, path: str) -> str | None:
+    """What a breakpoint at `path` asks for; None for the call's own. Raises RequestError for what is none."""
     if not isinstance(value, dict) or value.get("mode") != "explicit":
         raise RequestError(
             f'{path!r} is {shown(value)}; it must be an object with "mode": "explicit"', param=path

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
-from sapwood.chat.native_body import MAX_STOP_TOKENS, MAX_STOPS, Penalty, Samplers, sampler_settings, unread
+from sapwood.chat.native_body import (
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+    NativeCall,
+    Penalty,
+    Samplers,
+    read_within,
+    sampler_settings,
+    unread,
+)
 from sapwood.chat.openai import MAX_SEQUENCES, Prompt, check_tokens
+from sapwood.chat.openai_format import only_one, parse_grammar, parse_regex, parse_schema
 from sapwood.chat.unsupported import Neutral
 from sapwood.errors import RequestError
-from sapwood.types import SamplingDefaults, SamplingParams
+from sapwood.types import Constraint, SamplingDefaults, SamplingParams
 
 MAX_NEW_TOKENS = 128
 """Where a client says nothing."""
@@ -37,10 +47,7 @@ _BODY_REFUSED: Mapping[str, Neutral] = MappingProxyType(
 _PARAMS_REFUSED: Mapping[str, Neutral] = MappingProxyType(
     {
         "custom_params": ({},),
-        "ebnf": ("",),
-        "json_schema": ("",),
         "no_stop_trim": (False,),
-        "regex": ("",),
         "skip_special_tokens": (True,),
         "spaces_between_special_tokens": (True,),
         "stop_regex": ("", []),
@@ -62,6 +69,9 @@ class _Params(Samplers):
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     sampling_seed: Integer | None = None
     logit_bias: dict[str, Annotated[Number, Field(ge=-1e9, le=1e9)]] | None = None
+    json_schema: Any = None
+    regex: Any = None
+    ebnf: Any = None
 
 
 class _Body(Body):
@@ -108,18 +118,16 @@ class GeneratePrompt:
     limited: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GenerateCall:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateCall(NativeCall):
     """Attributes:
     batch: whether the answer is a list, even of one.
     """
 
     prompts: tuple[GeneratePrompt, ...]
     batch: bool
-    stream: bool
     priority: int
     with_text: bool
-    ignored: tuple[str, ...] = field(default=())
 
 
 def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCall:
@@ -129,7 +137,10 @@ def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCal
     name = _prompt_field(body)
     values, batch = _values(getattr(body, name), name)
     drawn = [_params_fields(body.sampling_params, i, len(values), batch) for i in range(len(values))]
-    parsed = [_params(each, path) for each, path in drawn]
+    parsed = [read_within(_Params, each, _LONGEST, path) for each, path in drawn]
+    # The settings are most often one object for all prompts: each schema is read once.
+    own = {path: params for params, (_, path) in zip(parsed, drawn, strict=True)}
+    forms = {path: _form(params, path) for path, params in own.items()}
     samples = sum(params.n or 1 for params in parsed)
     if samples > MAX_SEQUENCES:
         raise RequestError(
@@ -137,7 +148,7 @@ def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCal
             param=name,
             hint="split the call",
         )
-    # The settings are most often one object for all prompts: each name is said once.
+    # Each name is said once.
     unknown = dict.fromkeys(
         each
         for params, (_, path) in zip(parsed, drawn, strict=True)
@@ -145,8 +156,8 @@ def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCal
     )
     return GenerateCall(
         prompts=tuple(
-            _prompt(body, name, i, value, params, batch, len(values), vocab_size)
-            for i, (value, params) in enumerate(zip(values, parsed, strict=True))
+            _constrained(_prompt(body, name, i, value, params, batch, len(values), vocab_size), forms[path])
+            for i, (value, params, (_, path)) in enumerate(zip(values, parsed, drawn, strict=True))
         ),
         batch=batch,
         stream=bool(body.stream),
@@ -154,6 +165,10 @@ def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCal
         with_text=bool(body.return_text_in_logprobs),
         ignored=(*ignored, *unknown),
     )
+
+
+def _constrained(asked: GeneratePrompt, form: Constraint | None) -> GeneratePrompt:
+    return asked if form is None else replace(asked, params=replace(asked.params, constraint=form))
 
 
 def _prompt_field(body: _Body) -> str:
@@ -192,14 +207,15 @@ def _params_fields(given: Any, i: int, count: int, batch: bool) -> tuple[Mapping
     return given or {}, path
 
 
-def _params(given: Mapping[str, Any], path: str) -> _Params:
-    try:
-        return read_body(_Params, given, _LONGEST)
-    except RequestError as error:
-        if error.param is None:
-            raise
-        inner = f"{path}.{error.param}"
-        raise RequestError(error.message.replace(error.param, inner, 1), param=inner) from None
+def _form(params: _Params, path: str) -> Constraint | None:
+    """What the answer must be; an empty text asks for nothing."""
+    fields: Mapping[str, Callable[[object, str], Constraint | None]] = {
+        "json_schema": parse_schema,
+        "regex": parse_regex,
+        "ebnf": parse_grammar,
+    }
+    given = ((name, parse, getattr(params, name)) for name, parse in fields.items())
+    return only_one(parse(value, f"{path}.{name}") for name, parse, value in given if value not in (None, ""))
 
 
 def _entry(values: list[Any], i: int, count: int, name: str) -> Any:
@@ -235,7 +251,7 @@ def _prompt(
     rid = own.rid if own.rid is None or count == 1 or isinstance(body.rid, list) else f"{own.rid}_{i}"
     return GeneratePrompt(
         prompt=_tokens_or_text(name, value, path, vocab_size),
-        params=_sampling(params, vocab_size, top, None if scored_from is None else top),
+        params=_sampling(params, vocab_size, top, scored_from),
         rid=rid,
         # No text holds NUL, so no two pairs make one salt; one of the two alone is the salt itself.
         salt="\0".join(part for part in (own.cache_salt, own.extra_key) if part),
@@ -255,7 +271,7 @@ def _tokens_or_text(name: str, value: Any, path: str, vocab_size: int) -> Prompt
 
 
 def _sampling(
-    params: _Params, vocab_size: int, logprobs: int | None, prompt_logprobs: int | None
+    params: _Params, vocab_size: int, logprobs: int | None, scored_from: int | None
 ) -> SamplingParams:
     settings = sampler_settings(params, SamplingDefaults(), vocab_size, penalty=params.repetition_penalty)
     if params.sampling_seed is not None:
@@ -277,7 +293,9 @@ def _sampling(
         n=params.n or 1,
         logit_bias=_bias(params.logit_bias or {}, vocab_size),
         logprobs=logprobs,
-        prompt_logprobs=prompt_logprobs,
+        prompt_logprobs=None if scored_from is None else logprobs,
+        # The first of the list has no value, wherever it begins.
+        prompt_logprobs_start=0 if scored_from is None else scored_from + 1,
         **settings,
     )
 

@@ -16,9 +16,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sapwood.chat.alignment import byte_offsets, token_ends
 from sapwood.chat.encode import render_conversation
 from sapwood.chat.lookalikes import unused_characters
 from sapwood.chat.messages import Conversation, Message, ToolCall, parsed_object
+from sapwood.chat.replay import Replayed
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.errors import RequestError
@@ -46,21 +48,25 @@ def block_ends(
     conversation: Conversation,
     tokens: Sequence[int],
     spots: Sequence[Spot],
+    replayed: Sequence[Replayed] = (),
 ) -> tuple[int, ...]:
     """Of each spot, in prompt order, the number of whole tokens up to its end; never less than of those before.
 
     `lengths` has the bytes of every token of the vocabulary. Time is linear in the prompt's length. White space
     at a block's end is not part of it, for many templates drop it. A block that cannot be found ends with the
-    one before it.
+    one before it. The last block of a turn that was `replayed` ends with its tokens.
     """
     text = "".join(segment.text for segment in render_conversation(template, conversation))
     chars = _char_ends(template, conversation, text, spots)
-    placed = list(accumulate((-1 if at is None else at for at in chars), max))
-    token_ends = _token_ends(tokenizer, lengths, text.encode(), tokens)
-    if token_ends is None:
+    placed = list(accumulate((0 if at is None else at for at in chars), max))
+    for each in replayed:
+        within = [i for i, at in enumerate(placed) if each.start < at <= each.end]
+        if within:
+            placed[within[-1]] = each.end
+    ends = token_ends(tokenizer, lengths, text, tokens, replayed)
+    if ends is None:
         return (0,) * len(spots)
-    bytes_before = _byte_offsets(text, [max(0, at) for at in placed])
-    return tuple(int(n) for n in np.searchsorted(token_ends, bytes_before, side="right"))
+    return tuple(int(n) for n in np.searchsorted(ends, byte_offsets(text, placed), side="right"))
 
 
 def _char_ends(
@@ -243,28 +249,3 @@ def _agreed(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _byte_offsets(text: str, places: Sequence[int]) -> list[int]:
-    """Bytes before each of `places`, which do not fall."""
-    pieces = (len(text[a:b].encode()) for a, b in zip([0, *places], places, strict=False))
-    return list(accumulate(pieces))
-
-
-def _token_ends(
-    tokenizer: Tokenizer, lengths: Sequence[int], prompt: bytes, tokens: Sequence[int]
-) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """Bytes of the prompt up to the end of each token; None if the tokens do not spell it."""
-    ends = np.cumsum(np.asarray(lengths, np.int64)[np.asarray(tokens, np.int64)])
-    if ends.size and ends[-1] == len(prompt):
-        return ends
-    spelled_ends, place = [], 0
-    for token in tokens:
-        spelled = tokenizer.token_bytes(token)
-        if not prompt.startswith(spelled, place):
-            spelled = spelled.removeprefix(b" ")  # Which some tokenizers put before a text.
-            if not prompt.startswith(spelled, place):
-                return None
-        place += len(spelled)
-        spelled_ends.append(place)
-    return np.asarray(spelled_ends, np.int64)

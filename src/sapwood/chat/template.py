@@ -15,6 +15,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from sapwood.chat.lookalikes import STAND_INS, LookalikeGuard, Segment
+from sapwood.chat.thinking import CLOSE as THOUGHT_END
+from sapwood.chat.thinking import OPEN as THOUGHT
+from sapwood.chat.thinking import switch_of
 from sapwood.chat.tokenizer import SpecialToken, Tokenizer
 from sapwood.chat.tools import style_of
 from sapwood.errors import ModelError, RequestError
@@ -52,6 +55,8 @@ class ChatTemplate:
         notice: what an operator should know about it, or None.
         knows_tools: whether it writes tools into the prompt.
         tool_style: the format in which its model calls them.
+        thinks: whether its model may think before it answers.
+        thinking_switch: the variable that lets it think or not; None if there is none.
         text_arguments: whether it wants the arguments of earlier calls as JSON text. Most want the object.
     """
 
@@ -75,7 +80,7 @@ class ChatTemplate:
         environment = _environment()
         if strftime_now is not None:
             environment.globals["strftime_now"] = strftime_now
-        source = DEFAULT_TEMPLATE if source is None else source
+        self.source = source = DEFAULT_TEMPLATE if source is None else source
         try:
             self._template = environment.from_string(source)
             self._reads = meta.find_undeclared_variables(environment.parse(source))
@@ -83,6 +88,8 @@ class ChatTemplate:
             raise ModelError(f"the model's chat template is not valid Jinja: {error}") from error
         self.knows_tools = "tools" in self._reads
         self.tool_style = style_of(source, knows_tools=self.knows_tools)
+        self.thinks = THOUGHT_END in source or any(token.text == THOUGHT for token in special_tokens)
+        self.thinking_switch = switch_of(self._reads)
         self.text_arguments = "tool_calls" in source and not self._takes({}) and self._takes("{}")
 
     @classmethod

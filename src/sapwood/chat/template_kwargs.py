@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,12 +29,15 @@ def check_template_kwargs(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_json(value: object, path: str, depth: int) -> None:
-    """Raises RequestError for texts that are none, and for nesting that would exhaust the stack."""
+    """Raises RequestError for texts that are none, for nesting that would exhaust the stack, and for numbers that
+    JSON cannot write again: it spells infinity as 1e999."""
     layer: list[object] = [value]
     for _ in range(depth):
-        texts = (each for each in layer if isinstance(each, str))
-        for text in texts:
-            at(path, clean_text, text)
+        for each in layer:
+            if isinstance(each, str):
+                at(path, clean_text, each)
+            elif isinstance(each, float) and not math.isfinite(each):
+                raise RequestError(f"{path!r} holds a number that is not finite", param=path)
         layer = [inner for each in layer for inner in _inside(each)]
         if not layer:
             return

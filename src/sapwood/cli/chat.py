@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from sapwood.chat.thinking import Thought
 from sapwood.cli.flags import MODEL, KvMemory, Model, Temperature, Threads, Weights, filled, whole
 from sapwood.config import ModelConfig
 from sapwood.errors import RequestError, UsageError
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from sapwood.cli.local import Options, Turn
     from sapwood.cli.talk import Talk
 
+KEY_VARIABLE = "SAPWOOD_API_KEY"
+"""Of the environment: other users of the machine can read a command line."""
+
 
 class Partner(Protocol):
     """Whoever answers: a model in this process, or a server."""
 
-    def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str]: ...
+    def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str | Thought]: ...
 
     @property
     def turn(self) -> Turn: ...
@@ -35,6 +39,16 @@ def chat(
             metavar="URL",
             help="Talk to a server instead of loading a model.",
             parser=filled("--url"),
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key",
+            metavar="KEY",
+            envvar=KEY_VARIABLE,
+            help="Sent to the server that --url names.",
+            show_envvar=True,
         ),
     ] = None,
     system: Annotated[
@@ -68,7 +82,7 @@ def chat(
     with ExitStack() as stack:
         partner: Partner
         if url is not None:
-            partner = RemoteModel(url, model)
+            partner = RemoteModel(url, model, api_key or None)
         else:
             config = ModelConfig(
                 model=MODEL.model if model is None else model,
@@ -96,16 +110,26 @@ def converse(partner: Partner, talk: Talk, options: Options, system: str | None)
         talk.say(f"reused {partner.turn.reused_tokens} of {partner.turn.prompt_tokens} tokens")
 
 
-def _speak(pieces: Iterator[str], talk: Talk) -> str:
-    """Print an answer as it comes. Ctrl-C cuts it short; what was said stays said."""
+def _speak(pieces: Iterator[str | Thought], talk: Talk) -> str:
+    """Print an answer as it comes, and what is thought before it on stderr. Ctrl-C cuts it short; what was said
+    stays said."""
     said: list[str] = []
-    cut = False
+    cut = thinking = False
     try:
         for piece in pieces:
+            if isinstance(piece, Thought):
+                talk.aside(piece.text)
+                thinking = True
+                continue
+            if thinking:
+                talk.say("")
+                thinking = False
             said.append(piece)
             print(piece, end="", flush=True)
     except KeyboardInterrupt:
         cut = True
+    if thinking:
+        talk.say("")
     print(flush=True)
     if cut:
         talk.say("interrupted")

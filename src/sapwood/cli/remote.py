@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 import http.client
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sapwood.chat import SseReader
+from sapwood.chat.thinking import Thought
 from sapwood.cli.local import Options, Turn
 from sapwood.errors import RequestError, SapwoodError, UsageError
 
@@ -19,7 +21,7 @@ _TIMEOUT_SECONDS = 600.0
 class RemoteModel:
     """Answers from a server; `turn` tells about the last answer."""
 
-    def __init__(self, url: str, model: str | None) -> None:
+    def __init__(self, url: str, model: str | None, api_key: str | None = None) -> None:
         """`url` with or without `/v1`; `model` None takes the server's first one. Raises SapwoodError."""
         parts = urlsplit(url)
         try:
@@ -30,6 +32,9 @@ class RemoteModel:
             raise UsageError(f"--url is {url!r}; it must look like http://127.0.0.1:8000")
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, port
         self._base = parts.path.rstrip("/").removesuffix("/v1") + "/v1"
+        self._headers = {"content-type": "application/json"}
+        if api_key is not None:
+            self._headers["authorization"] = f"Bearer {_checked(api_key)}"
         self._turn = Turn(0, 0)
         self._model = model or self._first_model()
 
@@ -37,8 +42,8 @@ class RemoteModel:
     def turn(self) -> Turn:
         return self._turn
 
-    def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str]:
-        """The assistant's next message, piece by piece. Raises RequestError when the server refuses it."""
+    def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str | Thought]:
+        """The assistant's next message, piece by piece, after what it thinks. Raises RequestError when the server refuses it."""
         body = {
             "model": self._model,
             "messages": list(messages),
@@ -58,7 +63,7 @@ class RemoteModel:
             except (OSError, http.client.HTTPException) as error:
                 raise SapwoodError(f"the server broke off: {error}") from None
 
-    def _take(self, event: Mapping[str, Any]) -> Iterator[str]:
+    def _take(self, event: Mapping[str, Any]) -> Iterator[str | Thought]:
         if event.get("error"):
             raise SapwoodError(f"the server broke off: {_message(event)}")
         if event.get("usage"):
@@ -66,8 +71,11 @@ class RemoteModel:
             details = usage.get("prompt_tokens_details") or {}
             self._turn = Turn(usage["prompt_tokens"], details.get("cached_tokens") or 0)
         for choice in event.get("choices", ()):
-            text = choice["delta"].get("content")
-            if text:
+            delta = choice["delta"]
+            # Some servers call it one, some the other.
+            if thought := delta.get("reasoning_content") or delta.get("reasoning"):
+                yield Thought(thought)
+            if text := delta.get("content"):
                 yield text
 
     def _first_model(self) -> str:
@@ -89,13 +97,13 @@ class RemoteModel:
     ) -> http.client.HTTPResponse:
         data = None if body is None else json.dumps(body).encode()
         try:
-            connection.request(method, self._base + path, data, {"content-type": "application/json"})
+            connection.request(method, self._base + path, data, self._headers)
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             where = f"{self._host}:{connection.port}"
             raise SapwoodError(f"no answer from {where}: {error}", hint="is the server running?") from None
         if response.status != 200:
-            raise _refusal(response)
+            raise _refusal(response, has_key="authorization" in self._headers)
         return response
 
 
@@ -108,12 +116,24 @@ def _events(response: http.client.HTTPResponse) -> Iterator[Mapping[str, Any]]:
             yield json.loads(data)
 
 
-def _refusal(response: http.client.HTTPResponse) -> SapwoodError:
+def _checked(api_key: str) -> str:
+    """A key that a header can carry. Raises UsageError, which does not tell the key."""
+    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise UsageError("--api-key must be printable ASCII without spaces")
+    return api_key
+
+
+def _refusal(response: http.client.HTTPResponse, *, has_key: bool) -> SapwoodError:
     try:
         body = json.loads(response.read())
     except ValueError:
         body = {}
     message = _message(body) or f"the server answers {response.status} {response.reason}"
+    if response.status == http.HTTPStatus.UNAUTHORIZED:
+        if has_key:
+            return SapwoodError(f"the server does not take this key: {message}", hint="check --api-key")
+        hint = "--api-key KEY, or SAPWOOD_API_KEY in the environment"
+        return SapwoodError(f"the server wants a key: {message}", hint=hint)
     return RequestError(message) if response.status == 400 else SapwoodError(message)
 
 

@@ -19,6 +19,7 @@ from sapwood.cli.flags import (
     metavar,
     one_of,
     real,
+    size,
     whole,
     words,
 )
@@ -98,6 +99,15 @@ def serve(
             parser=real("--pin-share", 0, 1),
         ),
     ] = CACHE.pin_share,
+    score_memory: Annotated[
+        int,
+        typer.Option(
+            "--score-memory",
+            metavar="SIZE",
+            help="For prompts' logprobs, kept so that scoring them again is a hit.",
+            parser=size("--score-memory"),
+        ),
+    ] = CACHE.score_memory,
     schedule_policy: Annotated[
         OrderName,
         typer.Option(
@@ -164,6 +174,14 @@ def serve(
             parser=whole("--anthropic-minimum", 1),
         ),
     ] = SERVER.anthropic_minimum,
+    step_ledger_clock: Annotated[
+        bool,
+        typer.Option(
+            "--step-ledger-clock",
+            help="POST /v1/ledgers/clock puts the ledgers' time forward, to try out what expires.",
+            hidden=True,
+        ),
+    ] = False,
     api_keys: Annotated[
         str | None,
         typer.Option(
@@ -210,6 +228,7 @@ def serve(
             prefix_index=prefix_index,
             eviction_policy=eviction_policy,
             pin_share=pin_share,
+            score_memory=score_memory,
         ),
         SchedulerConfig(
             chunk_tokens=chunk_tokens,
@@ -223,6 +242,7 @@ def serve(
             served_model_name=served_model_name,
             ledger=ledger,
             anthropic_minimum=anthropic_minimum,
+            step_ledger_clock=step_ledger_clock,
             log_json=log_json,
             api_keys=None if api_keys is None else Path(api_keys),
         ),

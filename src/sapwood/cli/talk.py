@@ -19,6 +19,10 @@ class Talk:
     def say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)
 
+    def aside(self, piece: str) -> None:
+        """A piece of a line, said more quietly."""
+        self._console.print(piece, end="", style="dim", soft_wrap=True)
+
     def ask(self, prompt: str) -> str | None:
         """A line from stdin, or None at its end. The prompt is shown to people only."""
         if self._console.is_terminal:

@@ -99,8 +99,10 @@ class Ledger:
         lives = {} if longest is None else {plan.keys[longest]: self._used(plan, hits[longest], now)}
         for write in reversed(plan.writes):
             hit = hits.get(write.boundary)
+            # Where writing costs nothing, whoever asks for a longer life gets it, though it was there.
+            longer = hit is not None and not plan.charged and write.ttl > hit.entry.ttl
             lives[plan.keys[write.boundary]] = (
-                self._new(plan, write, now) if hit is None else self._used(plan, hit, now)
+                self._new(plan, write, now) if hit is None or longer else self._used(plan, hit, now)
             )
         self._entries.put(plan.namespace, lives, now)
         written = _written(plan.writes, read) if plan.charged else ()

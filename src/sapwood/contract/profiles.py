@@ -87,6 +87,21 @@ class Implicit:
     minimum: int = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Explicit:
+    """The client names what is to be cached; that is honoured until it expires, whatever the server still has.
+
+    Attributes:
+        minimum: tokens; less is refused.
+        ttl: seconds, where the client asks for none.
+        longest_page: most objects of one page of a list.
+    """
+
+    minimum: int = 1024
+    ttl: float = _HOUR
+    longest_page: int = 1000
+
+
 Profile: TypeAlias = Markers | Breakpoints | Steps
 """What a ledger keeps its entries by."""
 
@@ -96,6 +111,7 @@ OPENAI = Steps(1024, 128, idle=10 * _MINUTE, longest=_HOUR, ttls=(Ttl("24h", 24 
 OPENAI_BREAKPOINTS = Breakpoints()
 DEEPSEEK = Steps(64, 64, idle=24 * _HOUR)
 GEMINI = Implicit()
+GEMINI_EXPLICIT = Explicit()
 
 
 def seconds_of(profile: Profile, name: str, param: str) -> float:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sapwood.chat import Json
 from sapwood.chat.anthropic import Diagnosis, MessagesCall
-from sapwood.chat.anthropic_render import Counters, Settle, Settled
-from sapwood.chat.spots import block_ends
+from sapwood.chat.anthropic_render import Counters, Settled
 from sapwood.contract import ANTHROPIC, Billing, Block, Imprint, Plan, imprint
+from sapwood.server.chat_prompt import ChatPrompt
 from sapwood.server.generate import Order
 from sapwood.server.ledgers import Ledgers
 from sapwood.types import Usage
@@ -18,16 +18,18 @@ _FIVE_MINUTES, _HOUR = (ttl.seconds for ttl in ANTHROPIC.ttls)
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """A message that has not begun to be answered."""
+class Planned:
+    """A message that has not begun to be answered; called to settle it, once it is known how much was reused."""
 
     id: str
     namespace: str
     plan: Plan
     imprint: Imprint
     diagnosis: Diagnosis
+    ledgers: Ledgers
 
-    def settle(self, ledgers: Ledgers, usage: Usage) -> Settled:
+    def __call__(self, usage: Usage) -> Settled:
+        ledgers = self.ledgers
         billing = ledgers.anthropic.settle(self.plan, usage.reused)
         found = self._diagnosed(ledgers, billing)
         ledgers.diagnoses.note(self.namespace, self.id, self.imprint, billing.read + billing.written_tokens)
@@ -51,13 +53,14 @@ class _Planned:
         return {"cache_miss_reason": reason}
 
 
-def by_contract(order: Order, id: str, call: MessagesCall, tokens: Sequence[int]) -> Settle:
-    """Settles message `id` by the rules, once it is known how much of it was reused."""
-    blocks = _blocks(order, call, tokens)
+def by_contract(
+    order: Order, id: str, call: MessagesCall, prompt: ChatPrompt, tokens: Sequence[int]
+) -> Planned:
+    """What the rules say of message `id`. `tokens` are sent."""
+    blocks = _blocks(call, prompt)
     plan = order.ledgers.anthropic.plan(order.namespace, tokens, blocks, call.settings)
     marks = imprint(tokens, blocks, call.settings, {"model": order.served_name})
-    planned = _Planned(id, order.namespace, plan, marks, call.diagnosis)
-    return lambda usage: planned.settle(order.ledgers, usage)
+    return Planned(id, order.namespace, plan, marks, call.diagnosis, order.ledgers)
 
 
 def physically(usage: Usage) -> Settled:
@@ -65,17 +68,10 @@ def physically(usage: Usage) -> Settled:
     return Settled(Counters(usage.prompt_tokens - usage.reused, usage.reused))
 
 
-def _blocks(order: Order, call: MessagesCall, tokens: Sequence[int]) -> tuple[Block, ...]:
+def _blocks(call: MessagesCall, prompt: ChatPrompt) -> tuple[Block, ...]:
     """The message's blocks that stand in its prompt; none where nobody asks, for finding them takes time."""
     pieces = [(piece, piece.spot) for piece in call.pieces if piece.spot is not None]
     if not call.diagnosis.asked and all(piece.ttl is None for piece, _ in pieces):
         return ()
-    ends = block_ends(
-        order.built.tokenizer,
-        order.room.lengths,
-        order.built.template,
-        call.conversation,
-        tokens,
-        [spot for _, spot in pieces],
-    )
+    ends = prompt.ends([spot for _, spot in pieces])
     return tuple(Block(end, piece.level, piece.ttl) for end, (piece, _) in zip(ends, pieces, strict=True))

@@ -11,25 +11,25 @@ from starlette.routing import Route
 
 from sapwood.chat import (
     Json,
-    Place,
     Render,
-    encode_conversation,
     encode_event,
-    place_in_conversation,
     read_json,
 )
 from sapwood.chat.anthropic import parse_count, parse_messages
 from sapwood.chat.anthropic_render import MessageAnswer, MessageShape, MessageStream
 from sapwood.chat.forced_calls import constrained
+from sapwood.chat.thinking import closed, with_thinking
 from sapwood.chat.tool_answer import ToolReading
-from sapwood.chat.tools import ToolUse
 from sapwood.errors import ContextLengthError, OutOfPagesError, UnavailableError
 from sapwood.server.anthropic_contract import by_contract, physically
 from sapwood.server.body import read_limited
+from sapwood.server.caller import Caller, caller_of
+from sapwood.server.chat_prompt import chat_prompt, chat_tokens
 from sapwood.server.errors import error_json, status_of
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
 from sapwood.server.openai_routes import check_model
+from sapwood.server.promises import retaining
 from sapwood.server.slot import Slot
 from sapwood.server.wire import WIRE_KEY, Wire
 from sapwood.types import Request
@@ -92,54 +92,56 @@ class AnthropicRoutes:
     async def count_tokens(self, request: HttpRequest) -> Response:
         request.scope[WIRE_KEY] = ANTHROPIC
         body = await read_limited(request, self._max_body_bytes, lambda: self._slot.stopping)
-        return JSONResponse({"input_tokens": await run_in_threadpool(self._counted, body)})
+        return JSONResponse(
+            {"input_tokens": await run_in_threadpool(self._counted, body, caller_of(request.scope))}
+        )
 
-    def _counted(self, body: bytes) -> int:
+    def _counted(self, body: bytes, caller: Caller) -> int:
         """Renders and encodes as for an answer; nothing reaches the engine or its cache."""
         built = self._slot.get()
         call = parse_count(read_json(body))
         check_model(call.model, self._slot.name)
         self._slot.room.check_conversation(call.conversation)
-        return len(encode_conversation(built.tokenizer, built.template, call.conversation))
+        conversation = with_thinking(built.template, call.conversation, wanted=call.thinks)
+        return len(chat_tokens(self._slot, caller, conversation))
 
 
 def prepare_message(order: Order) -> Job:
     """`POST /v1/messages`."""
     built, facts = order.built, order.built.facts
     call = parse_messages(read_json(order.body), vocab_size=facts.vocab_size, defaults=facts.sampling)
-    options, conversation = call.options, call.conversation
+    options, use = call.options, call.calls
     check_model(options.model, order.served_name)
-    order.room.check_conversation(conversation)
-    tokens = encode_conversation(built.tokenizer, built.template, conversation)
+    order.room.check_conversation(call.conversation)
+    style = built.template.tool_style
+    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
+    form = constrained(options.params.constraint, call.conversation.tools, use, style, markers)
+    thinks = call.thinks and form is None
+    call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=thinks))
+    conversation = call.conversation
+    prompt = chat_prompt(order, conversation)
+    tokens = prompt.tokens
+    if form is not None and built.template.thinks:
+        tokens = closed(built.tokenizer, conversation, tokens)
     id = order.head("msg_01").id
-    reading = None if call.calls is None else _reading(order, call.calls)
-    params = options.params
-    if reading is not None:
-        form = constrained(None, conversation.tools, call.calls, reading.style, reading.markers)
-        params = replace(params, constraint=form)
+    params = replace(options.params, constraint=form)
     request = _fitted(order, Request(id, tokens, params, CacheScope(tenant=order.caller.tenant)))
     contract = order.ledgers.shows_contract("anthropic")
+    planned = by_contract(order, id, call, prompt, tokens) if contract else None
     shape = MessageShape(
         id=id,
         model=order.served_name,
         max_tokens=options.params.max_tokens or 0,
-        settle=by_contract(order, id, call, tokens) if contract else physically,
+        settle=planned or physically,
         stops=options.params.stop,
-        reading=reading,
-        parallel=call.calls is not None and call.calls.parallel,
+        reading=ToolReading.after(built.tokenizer, built.template, conversation, tokens, use),
+        parallel=use is not None and use.parallel,
     )
     render: Render = (MessageStream if options.stream else MessageAnswer)(shape, built.tokenizer)
-
-    def place(_prompt: int, token: int) -> Place:
-        return place_in_conversation(
-            built.tokenizer, order.room.lengths, built.template, conversation, tokens, token
-        )
-
-    return Job(id, (request,), render, options.stream, place, options.ignored)
-
-
-def _reading(order: Order, calls: ToolUse) -> ToolReading:
-    return ToolReading.of(order.built.tokenizer, order.built.template.tool_style, calls.names)
+    render = prompt.remembered(render, request, shape.reading)
+    request = retaining(order, request, None if planned is None else planned.plan)
+    ignored = tuple(name for name in options.ignored if name != "thinking" or not built.template.thinks)
+    return Job(id, (request,), render, options.stream, prompt.place, ignored)
 
 
 def _fitted(order: Order, request: Request) -> Request:

@@ -14,17 +14,22 @@ from starlette.routing import Route
 from sapwood.config import ServerConfig
 from sapwood.errors import SapwoodError
 from sapwood.server.anthropic_routes import ANTHROPIC, AnthropicRoutes
+from sapwood.server.clock_routes import ClockRoutes
+from sapwood.server.decisions_routes import prepare_decisions
 from sapwood.server.door import Door
 from sapwood.server.errors import route_error
 from sapwood.server.explain import Explanations
+from sapwood.server.gemini_routes import GeminiRoutes
+from sapwood.server.gemini_wire import GEMINI, speaks_gemini
 from sapwood.server.generate import GenerateEndpoint
 from sapwood.server.guard import Guard
 from sapwood.server.llamacpp_routes import LlamaRoutes
 from sapwood.server.log import RequestLog
-from sapwood.server.ollama_routes import OllamaRoutes
+from sapwood.server.ollama_routes import OLLAMA, OllamaRoutes
 from sapwood.server.openai_routes import prepare_chat, prepare_completion
 from sapwood.server.pins import PinRoutes
 from sapwood.server.ports import Built
+from sapwood.server.responses_routes import ResponsesRoutes
 from sapwood.server.sglang_routes import SglangRoutes
 from sapwood.server.slot import Slot
 from sapwood.server.status import StatusRoutes
@@ -40,8 +45,14 @@ def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
     """
     tenants = None if config.api_keys is None else load_tenants(config.api_keys, os.environ)
     slot = built if isinstance(built, Slot) else Slot(built, config.served_model_name, config)
+    if tenants is not None:
+        slot.serve_for(tenants)
     explanations = Explanations()
-    generating = {"/v1/chat/completions": prepare_chat, "/v1/completions": prepare_completion}
+    generating = {
+        "/v1/chat/completions": prepare_chat,
+        "/v1/completions": prepare_completion,
+        "/v1/decisions": prepare_decisions,
+    }
     routes = [
         Route(path, GenerateEndpoint(prepare, slot, explanations, config.max_body_bytes), methods=["POST"])
         for path, prepare in generating.items()
@@ -52,10 +63,13 @@ def create_app(built: Built | Slot, config: ServerConfig) -> Starlette:
             *StatusRoutes(slot, explanations, config, tenants).routes(),
             *PinRoutes(slot, config.max_body_bytes).routes(),
             *AnthropicRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *GeminiRoutes(slot, explanations, config.max_body_bytes).routes(),
             *SglangRoutes(slot, explanations, config.max_body_bytes).routes(),
             *VllmRoutes(slot).routes(),
             *LlamaRoutes(slot, explanations, config.max_body_bytes).routes(),
             *OllamaRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *ResponsesRoutes(slot, explanations, config.max_body_bytes).routes(),
+            *(ClockRoutes(slot, config.max_body_bytes).routes() if config.step_ledger_clock else ()),
         ],
         middleware=[
             Middleware(Guard, log=RequestLog(as_json=config.log_json)),
@@ -75,4 +89,8 @@ async def _answer_route_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if "anthropic-version" in request.headers:
         request.scope.setdefault(WIRE_KEY, ANTHROPIC)
+    elif speaks_gemini(request.scope):
+        request.scope.setdefault(WIRE_KEY, GEMINI)
+    elif request.url.path.startswith("/api/"):
+        request.scope.setdefault(WIRE_KEY, OLLAMA)
     return error_response(route_error(error, request.method, request.url.path), request.scope)

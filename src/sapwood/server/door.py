@@ -20,7 +20,7 @@ from sapwood.server.log import RECORD_KEY
 from sapwood.server.tenants import Tenants
 from sapwood.server.wire import WIRE_KEY, Wire, error_response
 
-OPEN = frozenset({"/health", "/api/hello"})
+OPEN = frozenset({"/", "/health", "/ping", "/api/hello"})
 """Routes that need no key."""
 
 FOR_TENANTS = frozenset(
@@ -28,7 +28,19 @@ FOR_TENANTS = frozenset(
         "/v1/models",
         "/v1/models/{id:path}",
         "/v1/messages/count_tokens",
+        "/v1/models/{id:path}:countTokens",
+        "/v1/cachedContents",
+        "/v1/cachedContents/{id}",
+        "/v1beta/models",
+        "/v1beta/models/{id:path}",
+        "/v1beta/models/{id:path}:countTokens",
+        "/v1beta/cachedContents",
+        "/v1beta/cachedContents/{id}",
         "/v1/requests/{id}/cache",
+        "/v1/responses/input_tokens",
+        "/v1/responses/{id}",
+        "/v1/responses/{id}/cancel",
+        "/v1/responses/{id}/input_items",
         "/v1/server",
         "/tokenize",
         "/detokenize",

@@ -28,6 +28,8 @@ REASONS = (
 )
 KEPT = 1024
 """Calls that are remembered."""
+KEPT_PROMPTS = 65_536
+"""Of all calls of one tenant together."""
 PLACES = 16
 """Prompts of one call whose place of divergence is looked for: it takes text to remember."""
 HERE = "[HERE]"
@@ -53,18 +55,22 @@ class _Call:
 class Explanations:
     """The latest calls of each tenant, by the id of their answer or by `x-request-id`. For one thread."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = KEPT, kept_prompts: int = KEPT_PROMPTS) -> None:
+        self._kept, self._kept_prompts = kept, kept_prompts
         # One shelf for each, so that how soon a call is forgotten tells nothing of what others ask.
         self._shelves: dict[str, OrderedDict[str, _Call]] = {}
+        self._prompts: Counter[str] = Counter()
 
     def note(self, call: str, prompt: int, usage: Usage, tenant: str = "") -> None:
         """Remember what a prompt of `call` (whose id is `prefix-key`) is now known to cost."""
         shelf = self._shelves.setdefault(tenant, OrderedDict())
         entry = shelf.setdefault(_key(call), _Call(call))
+        shelf.move_to_end(_key(call))
+        self._prompts[tenant] += prompt not in entry.usages
         entry.usages[prompt] = usage
-        while len(shelf) > self._kept:
-            shelf.popitem(last=False)
+        while len(shelf) > self._kept or (self._prompts[tenant] > self._kept_prompts and len(shelf) > 1):
+            _, forgotten = shelf.popitem(last=False)
+            self._prompts[tenant] -= len(forgotten.usages)
 
     def look_for(self, call: str, prompt: int, find: Callable[[], Place], tenant: str = "") -> None:
         """Have the place where a noted prompt diverged found in a worker thread, once."""

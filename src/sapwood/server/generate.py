@@ -14,6 +14,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import Receive, Scope, Send
 
 from sapwood.chat import Head, Json, Place, Render
+from sapwood.chat.replies import ReplyStore
 from sapwood.errors import UnavailableError
 from sapwood.server.body import read_limited
 from sapwood.server.caller import Caller, caller_of
@@ -49,6 +50,8 @@ class Job:
     stream: bool
     place: Callable[[int, int], Place]
     ignored: tuple[str, ...] = ()
+    fail: Callable[[Json], Iterable[Json]] | None = None
+    """The chunks that end a stream which cannot go on, given the error as the dialect tells it; None for that alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Order:
     built: Built
     room: PromptRoom
     ledgers: Ledgers
+    replies: ReplyStore
     served_name: str
     id: str
     created: int
@@ -114,6 +118,7 @@ class GenerateEndpoint:
             built=built,
             room=self._slot.room,
             ledgers=self._slot.ledgers,
+            replies=self._slot.replies,
             served_name=self._slot.name,
             id=record.id,
             created=int(time.time()),
@@ -126,7 +131,10 @@ class GenerateEndpoint:
     async def _answer(self, order: Order, record: Record, send: Send) -> None:
         job = _within(await run_in_threadpool(self._prepare, order), order.caller)
         call = _Call(order, job, record, self._explanations, self.wire)
-        await (call.stream(send) if job.stream else call.whole(send))
+        try:
+            await (call.stream(send) if job.stream else call.whole(send))
+        finally:
+            call.sum_up()
 
 
 class _Call:
@@ -183,7 +191,16 @@ class _Call:
             yield self._framed(self._job.render.end(self._final_usages)) + self._wire.end
         except Exception as error:
             self._record.ending = "failed"
-            yield self._wire.frame(self._wire.error(error, f"req-{self._record.id}"))
+            told = self._wire.error(error, f"req-{self._record.id}")
+            yield self._framed([told] if self._job.fail is None else self._job.fail(told))
+
+    def sum_up(self) -> None:
+        """Note what all prompts cost that were admitted. Once, at the end: there may be thousands."""
+        usages = self._usages.values()
+        if usages:
+            self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
+            self._record.reused_tokens = sum(each.reused for each in usages)
+            self._record.missed_tokens = missed_tokens(usages)
 
     @property
     def _open(self) -> bool:
@@ -218,10 +235,6 @@ class _Call:
             self._explanations.look_for(
                 self._job.id, prompt, partial(self._job.place, prompt, usage.diverged_at), self._tenant
             )
-        usages = self._usages.values()
-        self._record.prompt_tokens = sum(each.prompt_tokens for each in usages)
-        self._record.reused_tokens = sum(each.reused for each in usages)
-        self._record.missed_tokens = missed_tokens(usages)
 
     def _note_tokens(self, count: int) -> None:
         self._record.completion_tokens = (self._record.completion_tokens or 0) + count

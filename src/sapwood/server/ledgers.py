@@ -33,6 +33,7 @@ from sapwood.contract import (
     Plan,
     Profile,
 )
+from sapwood.server.gemini_caches import CachedContents
 
 Dialect = Literal["openai", "anthropic", "gemini"]
 Clock = Callable[[], float]
@@ -85,6 +86,7 @@ class Ledgers:
     openai: automatic, in steps of 128 tokens.
     openai_breakpoints: by boundaries.
     diagnoses: of what was answered lately, in any dialect.
+    gemini_objects: cached contents that have a name.
     """
 
     def __init__(self, config: ServerConfig, page_size: int, clock: Clock = time.monotonic) -> None:
@@ -94,6 +96,7 @@ class Ledgers:
         self.openai = SharedLedger(OPENAI, page_size, clock)
         self.openai_breakpoints = SharedLedger(OPENAI_BREAKPOINTS, page_size, clock)
         self.diagnoses = SharedDiagnoses()
+        self.gemini_objects = CachedContents(clock)
 
     def shows_contract(self, dialect: Dialect) -> bool:
         """Whether `usage` tells the dialect's own rules' numbers, not the physical ones."""

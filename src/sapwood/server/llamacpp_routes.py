@@ -71,7 +71,9 @@ def prepare_llama_completion(order: Order) -> Job:
     order.room.check_prompts([piece for prompt in call.prompts for piece in prompt])
     id = order.head("llama").id
     requests = _requests(order, id, call)
-    shape = LlamaShape(order.served_name, len(requests), call.params, call.tokens, call.timed)
+    shape = LlamaShape(
+        order.served_name, len(requests), call.params, call.tokens, call.timed, call.progress, call.only
+    )
     make = LlamaStream if call.stream else LlamaAnswer
     render: Render = make(built.tokenizer, shape, time.monotonic)
 

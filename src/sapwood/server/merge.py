@@ -11,6 +11,9 @@ from typing import Self
 from sapwood.server.ports import Engine
 from sapwood.types import Event, Request
 
+_AT_ONCE = 64
+"""Requests that are submitted before others have a turn: to check thousands of prompts takes a while."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -29,10 +32,14 @@ class MergedEvents:
         self._pumps: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._pumps = [
-            asyncio.create_task(self._pump(prompt, self._engine.generate(request)))
-            for prompt, request in enumerate(self._requests)
-        ]
+        try:
+            for prompt, request in enumerate(self._requests):
+                self._pumps.append(asyncio.create_task(self._pump(prompt, self._engine.generate(request))))
+                if len(self._pumps) % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

@@ -100,6 +100,7 @@ class EngineCollector(Collector):
         }
         yield self._gauge("pages", "Pages of the hot pool, by state; they sum to the pool.", pages, "state")
         yield self._gauge("pinned_tokens", "Tokens that pins hold.", {(): stats.pinned_tokens})
+        yield self._gauge("score_bytes", "Kept of prompts' logprobs.", {(): stats.score_bytes})
         yield self._gauge("requests_running", "Requests with a running sample.", {(): stats.running})
         yield self._gauge("requests_waiting", "Requests with no running sample.", {(): stats.waiting})
         curve: dict[Labels, float] = {

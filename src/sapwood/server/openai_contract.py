@@ -12,6 +12,7 @@ from typing import Any
 
 from sapwood.chat import Conversation, Json, Render
 from sapwood.chat.prompt_cache import PromptCache, parse_prompt_cache
+from sapwood.chat.replay import Replayed
 from sapwood.chat.spots import Spot, block_ends
 from sapwood.contract import OPENAI, OPENAI_BREAKPOINTS, Billing, Block, Plan, seconds_of
 from sapwood.errors import RequestError
@@ -31,6 +32,7 @@ def told(
     render: Render,
     requests: Sequence[Request],
     conversation: Conversation | None = None,
+    replayed: Sequence[Replayed] = (),
 ) -> Render:
     """`render`, with the numbers of the ledger that OpenAI's routes show.
 
@@ -41,17 +43,22 @@ def told(
     if not order.ledgers.shows_contract("openai"):
         return render
     if cache.mode is None or conversation is None:
-        ledger, settings = order.ledgers.openai, {"tools": _key(cache, fields)}
-        blocks = [_retained(cache, request) for request in requests]
+        ledger, settings = order.ledgers.openai, {"tools": sharing_key(cache, fields)}
+        blocks = [retained(cache, request) for request in requests]
     else:
         ledger = order.ledgers.openai_breakpoints
-        settings = {"tools": _key(cache, fields, *_PART_OF_THE_PREFIX)}
-        blocks = [_bounded(order, cache, conversation, request) for request in requests]
+        settings = {"tools": sharing_key(cache, fields, *_PART_OF_THE_PREFIX)}
+        blocks = [bounded(order, cache, conversation, request, replayed) for request in requests]
     plans = [
         ledger.plan(order.namespace, request.prompt, each, settings)
         for request, each in zip(requests, blocks, strict=True)
     ]
     return Contracted(render, ledger, plans)
+
+
+def plans_of(render: Render) -> Sequence[Plan]:
+    """What is promised of each prompt whose answers `told` lets a render tell; empty where nothing is."""
+    return render.plans if isinstance(render, Contracted) else ()
 
 
 class Contracted:
@@ -60,6 +67,11 @@ class Contracted:
     def __init__(self, render: Render, ledger: SharedLedger, plans: Sequence[Plan]) -> None:
         self._render, self._ledger, self._plans = render, ledger, plans
         self._billings: dict[int, Billing] = {}
+
+    @property
+    def plans(self) -> Sequence[Plan]:
+        """Of each prompt."""
+        return self._plans
 
     def feed(self, prompt: int, event: Event) -> list[Json]:
         if isinstance(event, Started | Finished) and prompt not in self._billings:
@@ -88,12 +100,13 @@ class Contracted:
         }
 
 
-def _key(cache: PromptCache, fields: Mapping[str, Any], *names: str) -> str:
-    """What, besides its tokens, must be equal for a prompt to be shared."""
+def sharing_key(cache: PromptCache, fields: Mapping[str, Any], *names: str) -> str:
+    """What, besides its tokens, must be equal for a prompt to be shared; `names` are fields of the body."""
     return json.dumps([cache.key, fields.get("cache_salt"), *(fields.get(name) for name in names)])
 
 
-def _retained(cache: PromptCache, request: Request) -> tuple[Block, ...]:
+def retained(cache: PromptCache, request: Request) -> tuple[Block, ...]:
+    """The block that asks for a longer life, where the caching is automatic."""
     if cache.retention != "24h":
         return ()
     seconds = seconds_of(OPENAI, cache.retention, "prompt_cache_retention")
@@ -113,8 +126,12 @@ def _check_ttls(cache: PromptCache) -> None:
             )
 
 
-def _bounded(
-    order: Order, cache: PromptCache, conversation: Conversation, request: Request
+def bounded(
+    order: Order,
+    cache: PromptCache,
+    conversation: Conversation,
+    request: Request,
+    replayed: Sequence[Replayed] = (),
 ) -> tuple[Block, ...]:
     """A block up to each boundary, the client's and (in implicit mode) those at the ends of messages."""
     usual = _seconds(cache.ttl)
@@ -132,6 +149,7 @@ def _bounded(
         conversation,
         request.prompt,
         spots,
+        replayed,
     )
     opening = _opening(conversation)
     blocks = []

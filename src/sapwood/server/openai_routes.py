@@ -19,18 +19,19 @@ from sapwood.chat import (
     Render,
     ToolReading,
     constrained,
-    encode_conversation,
     encode_prompt,
     parse_chat,
     parse_completion,
-    place_in_conversation,
     place_in_prompt,
     read_json,
 )
 from sapwood.chat.native_answer import Timed
+from sapwood.chat.thinking import closed, with_thinking, without_thinking
 from sapwood.errors import ContextLengthError, NotFoundError
+from sapwood.server.chat_prompt import chat_prompt
 from sapwood.server.generate import Job, Order
-from sapwood.server.openai_contract import told
+from sapwood.server.openai_contract import plans_of, told
+from sapwood.server.promises import retaining_all
 from sapwood.types import Request
 
 
@@ -43,34 +44,38 @@ def prepare_chat(order: Order) -> Job:
     order.room.check_conversation(call.conversation)
     head, options = order.head("chatcmpl"), call.options
     use, style = call.tool_use, built.template.tool_style
-    reading = ToolReading.of(built.tokenizer, style, frozenset() if use is None else use.names)
-    wanted = constrained(options.params.constraint, call.conversation.tools, use, style, reading.markers)
+    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
+    wanted = constrained(options.params.constraint, call.conversation.tools, use, style, markers)
     options = replace(options, params=replace(options.params, constraint=wanted))
+    if wanted is not None:
+        call = replace(call, conversation=without_thinking(built.template, call.conversation))
+    elif not call.thinks:
+        call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=False))
+    prompt = chat_prompt(order, call.conversation, options.scope)
+    tokens = prompt.tokens
+    if wanted is not None and built.template.thinks:
+        tokens = closed(built.tokenizer, call.conversation, tokens)
     shape: dict[str, Any] = {
         "n": options.params.n,
         "logprobs": options.params.logprobs is not None,
-        "tools": None if use is None else reading,
+        "tools": ToolReading.after(built.tokenizer, built.template, call.conversation, tokens, use),
     }
     render: Render = (
         ChatStream(head, built.tokenizer, include_usage=options.include_usage, **shape)
         if options.stream
         else ChatAnswer(head, built.tokenizer, **shape)
     )
-    request = _request(
-        head.id, encode_conversation(built.tokenizer, built.template, call.conversation), options
-    )
+    render = options.details.told_of_chat(render, built.tokenizer, tokens, options.params)
+    request = _request(head.id, tokens, options)
     newer = fields.get("max_completion_tokens") is not None
     _check(order, request, "messages", "max_completion_tokens" if newer else "max_tokens")
     unread = built.template.unread(call.conversation.template_kwargs)
     ignored = (*options.ignored, *(f"chat_template_kwargs.{name}" for name in unread))
 
-    def place(_prompt: int, token: int) -> Place:
-        return place_in_conversation(
-            built.tokenizer, order.room.lengths, built.template, call.conversation, request.prompt, token
-        )
-
-    render = Timed(told(order, fields, render, [request], call.conversation), time.monotonic)
-    return Job(head.id, (request,), render, options.stream, place, ignored)
+    render = prompt.remembered(render, request, shape["tools"])
+    render = told(order, fields, render, [request], call.conversation, prompt.replayed)
+    requests = retaining_all(order, [request], plans_of(render))
+    return Job(head.id, requests, Timed(render, time.monotonic), options.stream, prompt.place, ignored)
 
 
 def prepare_completion(order: Order) -> Job:
@@ -94,7 +99,10 @@ def prepare_completion(order: Order) -> Job:
         include_usage=options.include_usage,
     )
     render: Render = (CompletionStream if options.stream else CompletionAnswer)(head, built.tokenizer, shape)
+    prompts = [request.prompt for request in requests]
+    render = options.details.told(render, built.tokenizer, prompts, options.params)
     render = told(order, fields, render, requests)
+    requests = retaining_all(order, requests, plans_of(render))
 
     def place(prompt: int, token: int) -> Place:
         return place_in_prompt(built.tokenizer, requests[prompt].prompt, token)

@@ -83,13 +83,12 @@ class Server:
 
     def _load_into_slot(self) -> None:
         try:
-            built = self._load()
+            self._slot.fill(self._load())
         except BaseException as error:
             if not self.stopping:
                 self._failure = error
                 self.stop()
             return
-        self._slot.fill(built)
         self._say(f"Sapwood serves {self._slot.name} at {self.url} (OpenAI clients: {self.url}/v1)")
 
 

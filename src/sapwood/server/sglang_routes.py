@@ -103,6 +103,10 @@ class SglangRoutes:
                 Route(path, DialectEndpoint(SGLANG, handler), methods=["GET"])
                 for path, handler in plain.items()
             ),
+            *(
+                Route(path, DialectEndpoint(SGLANG, self.session), methods=["POST"])
+                for path in ("/open_session", "/close_session")
+            ),
         ]
 
     async def flush(self, request: HttpRequest) -> Response:
@@ -114,6 +118,12 @@ class SglangRoutes:
             f"{report.kept_tokens} tokens of running requests are kept until these end, but match no more.\n"
         )
         return PlainTextResponse("Cache flushed.\n" + (kept if report.kept_tokens else ""))
+
+    async def session(self, _request: HttpRequest) -> Response:
+        raise RequestError(
+            "there are no sessions here: send the whole prompt, and what of it is cached is reused",
+            code="unsupported_endpoint",
+        )
 
     async def server_info(self, _request: HttpRequest) -> Response:
         """SGLang's start settings and state, and vLLM's configuration, as far as each has a meaning here."""

@@ -17,7 +17,6 @@ from sapwood.chat import (
     at,
     check_tokens,
     clean_text,
-    encode_conversation,
     encode_prompt,
     parse_conversation,
     read_json,
@@ -26,12 +25,16 @@ from sapwood.chat import (
 from sapwood.config import ServerConfig
 from sapwood.errors import RequestError
 from sapwood.server.body import read_limited
-from sapwood.server.caller import caller_of
+from sapwood.server.caller import Caller, caller_of
+from sapwood.server.chat_prompt import chat_tokens
 from sapwood.server.explain import Explanations
+from sapwood.server.gemini_models import gemini_model
+from sapwood.server.gemini_wire import GEMINI, speaks_gemini
 from sapwood.server.metrics import CONTENT_TYPE, metrics_text
 from sapwood.server.openai_routes import check_model
 from sapwood.server.slot import Slot
 from sapwood.server.tenants import Tenants
+from sapwood.server.wire import WIRE_KEY
 
 
 class StatusRoutes:
@@ -89,6 +92,7 @@ class StatusRoutes:
             "capacity_bytes": capacity_tokens * facts.kv_bytes_per_token,
             "kv_bytes_per_token": facts.kv_bytes_per_token,
             "pin_budget_tokens": stats.pin_budget_tokens,
+            "score_budget_bytes": stats.score_budget_bytes,
             "max_body_bytes": self._config.max_body_bytes,
             "notices": list(facts.notices),
         }
@@ -108,13 +112,15 @@ class StatusRoutes:
             await self._explanations.settled(request.path_params["id"], caller_of(request.scope))
         )
 
-    async def models(self, _request: Request) -> Response:
-        """For OpenAI's SDK and Anthropic's: each reads its own fields."""
+    async def models(self, request: Request) -> Response:
+        """For OpenAI's SDK, Anthropic's and Gemini's: each reads its own fields."""
+        _answer_in_its_dialect(request)
         name = self._slot.name
         return JSONResponse(
             {
                 "object": "list",
                 "data": [self._model_json()],
+                "models": [gemini_model(name, self._slot.get().facts)],
                 "has_more": False,
                 "first_id": name,
                 "last_id": name,
@@ -122,6 +128,7 @@ class StatusRoutes:
         )
 
     async def model(self, request: Request) -> Response:
+        _answer_in_its_dialect(request)
         self._slot.get()
         check_model(request.path_params["id"], self._slot.name)
         return JSONResponse(self._model_json())
@@ -134,7 +141,8 @@ class StatusRoutes:
         )
 
     async def tokenize(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(self._tokenized, await self._body(request)))
+        body, caller = await self._body(request), caller_of(request.scope)
+        return JSONResponse(await run_in_threadpool(self._tokenized, body, caller))
 
     async def detokenize(self, request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self._detokenized, await self._body(request)))
@@ -144,6 +152,7 @@ class StatusRoutes:
 
     def _model_json(self) -> Json:
         return {
+            **gemini_model(self._slot.name, self._slot.get().facts),
             "id": self._slot.name,
             "object": "model",
             "created": self._slot.created,
@@ -154,13 +163,13 @@ class StatusRoutes:
             "created_at": datetime.fromtimestamp(self._slot.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
-    def _tokenized(self, body: bytes) -> Json:
+    def _tokenized(self, body: bytes, caller: Caller) -> Json:
         built, fields = self._slot.get(), read_json(body)
         check_model(_optional_text(fields, "model"), self._slot.name)
         if fields.get("messages") is not None:
             conversation = parse_conversation(fields)
             self._slot.room.check_conversation(conversation)
-            tokens = encode_conversation(built.tokenizer, built.template, conversation)
+            tokens = chat_tokens(self._slot, caller, conversation)
         else:
             special = _flag(fields, "add_special_tokens", default=True)
             prompt = _required_text(fields, "prompt")
@@ -180,6 +189,12 @@ class StatusRoutes:
         self._slot.room.check_tokens(len(tokens), "tokens")
         ids = check_tokens(tokens, "tokens", built.facts.vocab_size)
         return {"prompt": built.tokenizer.decode(ids, skip_special=False)}
+
+
+def _answer_in_its_dialect(request: Request) -> None:
+    """Of a route that several dialects have: errors are told as the client's SDK reads them."""
+    if speaks_gemini(request.scope):
+        request.scope[WIRE_KEY] = GEMINI
 
 
 def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:

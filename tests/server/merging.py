@@ -1,0 +1,66 @@
+"""A fake model that says `t`, `h` where its tokenizer would write `th`: its answers encode to other tokens."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sapwood.chat import ChatTemplate, Tokenizer, TokenizerFacts
+from sapwood.config import ServerConfig
+from sapwood.server import Server
+from server.conftest import Served
+from server.fakes import EOS, SPECIAL, VOCAB, FakeBuilt, FakeFacts, build_fake, byte_tokenizer
+
+MERGED = VOCAB
+"""The id of `th`."""
+TEMPLATE = (
+    "{% if tools %}<|start|>system\n{{ tools | tojson }}<|end|>{% endif %}"
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def merging_tokenizer() -> Tokenizer:
+    """A token per byte, and one for `th`."""
+    letters = {byte: str(byte_tokenizer()._trusting.id_to_token(byte)) for byte in range(256)}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    vocab = {letter: byte for byte, letter in letters.items()}
+    vocab |= {text: token for token, text in SPECIAL.items()} | {"th": MERGED}
+    special = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    description = {
+        "version": "1.0",
+        "model": {"type": "BPE", "vocab": vocab, "merges": [["t", "h"]]},
+        "pre_tokenizer": level,
+        "decoder": level,
+        "added_tokens": [{"id": token, "content": text, **special} for token, text in SPECIAL.items()],
+    }
+    return Tokenizer(json.loads(json.dumps(description)), TokenizerFacts(eos_id=EOS, vocab_size=VOCAB + 1))
+
+
+def build_merging(source: str = TEMPLATE) -> FakeBuilt:
+    """A running engine; what it says is set by its runner's script, one token a byte."""
+    built, tokenizer = build_fake(FakeFacts(vocab_size=VOCAB + 1)), merging_tokenizer()
+    template = ChatTemplate.for_tokenizer(source, tokenizer)
+    return replace(built, tokenizer=tokenizer, template=template)
+
+
+@contextmanager
+def serving_merging(source: str = TEMPLATE, **settings: object) -> Iterator[Served]:
+    built, ready = build_merging(source), threading.Event()
+    config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
+    server = Server(lambda: built, config, lambda _line: ready.set())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert ready.wait(10)
+        served = Served(server, built)
+        yield served
+        served.close()
+    finally:
+        server.stop()
+        thread.join(20)
+        assert not thread.is_alive()
