@@ -6,6 +6,7 @@ ARGS ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
+CLIENTS := $(patsubst tests/clients/%.txt,$(VENV)/clients/%/.ready,$(wildcard tests/clients/*.txt))
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 
 .PHONY: serve test check bench clean
@@ -13,7 +14,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 serve: $(VENV)/.installed
 	$(PY) -m sapwood serve $(MODEL) --port $(PORT) $(ARGS)
 
-test: $(VENV)/.test-ready
+test: $(VENV)/.test-ready $(CLIENTS)
 	$(PY) -m pytest $(ARGS)
 
 check: $(VENV)/.test-ready
@@ -36,6 +37,12 @@ $(VENV)/.installed: $(PY) $(SOURCES)
 $(VENV)/.test-ready: $(VENV)/.installed
 	$(PY) -m pip install --quiet "torch==2.13.0"
 	$(PY) -m pip install --quiet --editable ".[test]"
+	touch $@
+
+# Releases of clients that are not the tests' own: each in a folder that goes before them, for what a test starts.
+$(VENV)/clients/%/.ready: tests/clients/%.txt | $(VENV)/.test-ready
+	rm -rf $(@D)
+	$(PY) -m pip install --quiet --no-deps --no-compile --target $(@D) --requirement $<
 	touch $@
 
 clean:

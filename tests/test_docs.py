@@ -48,3 +48,61 @@ def test_the_examples_for_python_run(page: Path, capsys: pytest.CaptureFixture[s
         else:
             with LLM("smollm2-135m", kv_memory="64MiB") as llm:
                 exec(code, {"llm": llm})
+
+
+TESTS = ROOT / "tests"
+
+
+def features() -> dict[tuple[str, str], dict[str, str]]:
+    """The table of dialects: each feature, under its group, with the cell of each dialect."""
+    page = (ROOT / "docs" / "dialects.md").read_text().split("## What each has")[1].split("\n## ")[0]
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"
+    ]
+    found, group = {}, ""
+    for name, *cells in rows:
+        if name.startswith("**"):
+            group = name.strip("*")
+        else:
+            found[group, name] = dict(zip(header[1:], cells, strict=True))
+    return found
+
+
+def shown() -> dict[tuple[str, str], dict[str, list[str]]]:
+    """The page of tests: each feature, under its group, with the tests of each dialect."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    group = feature = ""
+    for line in (ROOT / "docs" / "dialect-tests.md").read_text().splitlines():
+        if line.startswith("## "):
+            group = line[3:]
+        elif line.startswith("### "):
+            feature = line[4:]
+        elif line.startswith("- "):
+            dialects, tests = line[2:].split(": ", 1)
+            for dialect in dialects.split(", "):
+                found.setdefault((group, feature), {})[dialect] = re.findall(r"`([^`]+)`", tests)
+    return found
+
+
+def test_the_table_of_dialects_and_the_page_of_its_tests_agree() -> None:
+    table = features()
+    assert len(table) > 30
+    assert {cell for cells in table.values() for cell in cells.values()} == {"✓", "no", "–"}
+    ticked = {
+        feature: {dialect for dialect, cell in cells.items() if cell == "✓"}
+        for feature, cells in table.items()
+    }
+    assert {feature: set(tests) for feature, tests in shown().items()} == ticked
+
+
+def test_each_test_of_a_dialect_that_is_named_is_there() -> None:
+    named = {test for tests in shown().values() for each in tests.values() for test in each}
+    assert len(named) > 100
+    assert [test for test in sorted(named) if not is_there(test)] == []
+
+
+def is_there(test: str) -> bool:
+    """Whether `file::test` names a test of the suite."""
+    file, _, name = test.partition("::")
+    path = TESTS / file
+    return path.is_file() and f"\ndef {name}(" in path.read_text()

@@ -5,6 +5,7 @@ SapwoodError
 ├── ModelError            a model file is cut, corrupt, unsupported or not there
 ├── RequestError          one request cannot be served as asked (HTTP 400)
 │   ├── ContextLengthError    it is too long for the model's context or the pool
+│   ├── DeadEndError          the answer is within its constraint, which lets it go no further
 │   └── NotFoundError         it names a model, route or object that is not here (HTTP 404)
 ├── UnavailableError      the engine is loading, stopping or dead (HTTP 503)
 ├── OutOfPagesError       the pool cannot give the pages asked for, eviction included
@@ -48,6 +49,11 @@ class RequestError(SapwoodError):
 class ContextLengthError(RequestError):
     def __init__(self, message: str, *, param: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, param=param, code="context_length_exceeded", hint=hint)
+
+
+class DeadEndError(RequestError):
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message, param=param, code="constraint_dead_end")
 
 
 class NotFoundError(RequestError):

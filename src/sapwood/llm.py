@@ -23,7 +23,7 @@ from sapwood.chat import (
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import EngineLoop, build_engine
-from sapwood.errors import NotFoundError, RequestError, SapwoodError, UnavailableError, UsageError
+from sapwood.errors import DeadEndError, NotFoundError, RequestError, SapwoodError, UnavailableError, UsageError
 from sapwood.types import (
     Delta,
     Event,
@@ -314,12 +314,18 @@ class _Folded:
                 self._scores = event.logprobs
             case Finished():
                 if event.error is not None:
-                    raise (UnavailableError if event.refused else SapwoodError)(event.error)
+                    raise _failure(event.error, event)
                 self._usage = event.usage
 
     def result(self) -> Result:
         assert self._usage is not None, "a request's events end with Finished"
         return Result(self._usage.prompt_tokens, self._usage.reused, tuple(self._samples), self._scores)
+
+
+def _failure(reason: str, event: Finished) -> SapwoodError:
+    if event.dead_end:
+        return DeadEndError(reason, param="constraint")
+    return (UnavailableError if event.refused else SapwoodError)(reason)
 
 
 def _configs(settings: Mapping[str, Any]) -> tuple[ModelConfig, CacheConfig, SchedulerConfig]:

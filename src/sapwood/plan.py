@@ -22,8 +22,8 @@ class Guide(Protocol):
     def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
         """shape (vocab_size,): those that may follow all that was generated so far; at least one.
 
-        A function of `generated` alone, so that a preempted sample goes on as it would have. Raises ValueError
-        if nothing may follow.
+        A function of `generated` alone, so that a preempted sample goes on as it would have. Raises
+        DeadEndError if nothing may follow.
         """
         ...
 
@@ -95,6 +95,8 @@ class SequenceResult:
     scores: tuple[TokenLogprob, ...] = ()
     error: str | None = None
     """This sequence alone failed (a non-finite logit, say): its KV must not be committed."""
+    dead_end: bool = False
+    """With `error`: its guide allows no token."""
 
 
 @dataclass(frozen=True, slots=True)

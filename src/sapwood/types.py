@@ -273,6 +273,8 @@ class Finished:
     error: str | None = None
     refused: bool = False
     """With `error`: there was no room for it; another time there may be."""
+    dead_end: bool = False
+    """With `error`: its own constraint lets the answer go no further."""
 
 
 Event = Started | PromptScored | Delta | Finished

@@ -28,7 +28,7 @@ def test_a_schema_is_what_the_answer_must_be(fields: dict[str, Any]) -> None:
     assert form.param == f"{'.'.join([*fields, *fields.get('output_config', ())])}.schema"
     schema = json.loads(form.text)
     assert schema.pop("x-guidance") == {"lenient": True}
-    assert schema == PET
+    assert schema == {**PET, "additionalProperties": False}
 
 
 @pytest.mark.parametrize("config", [None, {}, {"effort": "high"}, {"format": None, "effort": None}])

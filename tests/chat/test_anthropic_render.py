@@ -140,8 +140,8 @@ def test_the_events_add_up_to_the_whole_message_wherever_it_is_cut(
     parts: list[str], step: int, parallel: bool
 ) -> None:
     text = "".join(parts)
-    reading = ToolReading("hermes", frozenset({"f"}), {}, thinks=True)
-    asked = shape(reading=reading, parallel=parallel)
+    reading = ToolReading("hermes", frozenset({"f"}), {}, thinks=True, parallel=parallel)
+    asked = shape(reading=reading)
     pieces = [delta(text[at : at + step], b"a") for at in range(0, len(text), step)]
     message = whole(asked, *pieces, delta("", b"", "stop"))
     assert message == whole(asked, delta(text, b"a"), delta("", b"", "stop"))

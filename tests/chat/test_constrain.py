@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 
 from sapwood.chat import Guides
 from sapwood.chat.openai_format import parse_format
-from sapwood.errors import RequestError
+from sapwood.errors import DeadEndError, RequestError
 from sapwood.types import Constraint
 from server.fakes import EOS, VOCAB, byte_tokenizer
 
@@ -112,7 +115,7 @@ def test_what_is_no_grammar_is_refused_by_its_path(constraint: Constraint, said:
 
 def test_what_the_grammar_never_allowed_is_an_error_not_an_empty_choice() -> None:
     guide = GUIDES.begin(Constraint("regex", "a"))
-    with pytest.raises(ValueError, match="cannot go on"):
+    with pytest.raises(DeadEndError, match="cannot go on"):
         guide.mask(np.array([ord("b")], np.int32))
 
 
@@ -141,3 +144,56 @@ def test_a_grammar_is_not_changed_by_being_tried() -> None:
     guide = GUIDES.begin(constraint)
     assert np.flatnonzero(guide.mask(np.array([], np.int32))).tolist() == [ord("a")]
     assert np.flatnonzero(guide.mask(np.array([ord("a")], np.int32))).tolist() == [ord("b"), EOS]
+
+
+CHAINS = {
+    "objects": (
+        "json_schema",
+        '{"$ref": "#/$defs/a0", "$defs": {%s, "a%d": {}}}',
+        '"a%d": {"properties": {"a": {"$ref": "#/$defs/a%d"}}}',
+        ", ",
+    ),
+    "references": (
+        "json_schema",
+        '{"$ref": "#/$defs/a0", "$defs": {%s, "a%d": {}}}',
+        '"a%d": {"$ref": "#/$defs/a%d"}',
+        ", ",
+    ),
+    "rules": ("grammar", 'start: a0\n%s\na%d: "b"', 'a%d: "a" a%d', "\n"),
+    "terminals": ("grammar", 'start: A0\n%s\nA%d: "b"', 'A%d: "a" A%d', "\n"),
+}
+"""Grammars whose rules each refer to the next: what they are, around all, each, and between two of them."""
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_no_chain_of_rules_exhausts_the_stack(chain: str) -> None:
+    """In a process of its own: what goes wrong here ends it, whatever Python would catch."""
+    kind, around, each, between = CHAINS[chain]
+    count = 3000
+    text = around % (between.join(each % (i, i + 1) for i in range(count)), count)
+    program = (
+        "import sys; from chat.test_constrain import GUIDES, Constraint, np;"
+        f" GUIDES.begin(Constraint({kind!r}, sys.stdin.read(), 'x')).mask(np.array([], np.int32)); print('survived')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert run.stdout == "survived\n", (run.returncode, run.stderr[-2000:])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 10_001, "10001 brackets"),
+        ("\n" * 10_000, "10001 lines"),
+        ("x" * (2**20 + 1), "1048577 characters"),
+    ],
+)
+def test_a_grammar_too_large_to_be_compiled_soon_is_refused(text: str, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        GUIDES.check(Constraint("grammar", text, "guided_grammar"))

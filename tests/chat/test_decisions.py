@@ -253,6 +253,12 @@ def test_a_model_that_thinks_is_asked_to_answer_at_once(small: Tokenizer) -> Non
     assert small.decode(prompts.asked[0].question).endswith("<think></think>")
 
 
+def test_a_thought_that_the_template_opens_is_closed_before_the_answer(small: Tokenizer) -> None:
+    source = CHATML + "{% if add_generation_prompt %}<think>\n{% endif %}{# </think> #}"
+    prompts = prompts_of(small, ChatTemplate.for_tokenizer(source, small))
+    assert small.decode(prompts.asked[0].question).endswith("<think>\n\n</think>\n\n")
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

@@ -143,6 +143,8 @@ def test_what_would_change_the_answer_is_refused_and_the_rest_is_listed() -> Non
         {"response_modalities": ["TEXT"], "mediaResolution": "LOW", "other": 1}, labels={}, store=True, x=1
     )
     assert call.ignored == ("generationConfig.other", "x")
+    call = parsed({"thinkingConfig": {"thinking_level": "HIGH", "thinkingBudget": 8}})
+    assert call.ignored == ("generationConfig.thinkingConfig.thinkingLevel",)
 
 
 def test_an_open_call_cannot_be_gone_on_with() -> None:

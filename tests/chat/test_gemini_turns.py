@@ -69,6 +69,13 @@ def test_calls_and_results_are_paired_by_id_or_else_by_name() -> None:
     )
 
 
+def test_a_call_that_was_answered_by_its_id_is_not_answered_again_by_its_name() -> None:
+    called = content("model", {"functionCall": {"name": "f", "id": "a"}}, {"functionCall": {"name": "f"}})
+    results = ({"functionResponse": {"name": "f", **id}} for id in ({"id": "a"}, {}, {}))
+    messages = parse_contents([called, content("user", *results)])
+    assert [each.tool_call_id for each in messages[1:]] == ["a", "c00000002", "c00000003"]
+
+
 def test_a_result_without_a_call_has_an_id_of_its_own() -> None:
     (message,) = parse_contents([content("user", {"functionResponse": {"name": "f"}})])
     assert message.tool_call_id == "c00000001"

@@ -55,6 +55,14 @@ def test_each_field_has_its_constraint(fields: dict[str, Any], kind: str, text: 
     assert (constraint.kind, constraint.text, constraint.param) == (kind, text, param)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_objects_have_no_fields_that_are_not_listed(strict: bool) -> None:
+    schema = {"properties": {"legs": {"type": "integer"}}}
+    constraint = parse_format(json_schema(name="a", schema=schema, strict=strict))
+    assert constraint is not None
+    assert json.loads(constraint.text)["additionalProperties"] is False
+
+
 def test_keywords_that_cannot_be_enforced_are_left_out_unless_strict() -> None:
     schema = {"type": "string", "format": "colour"}
     strict = parse_format(json_schema(name="a", schema=schema, strict=True))
@@ -103,3 +111,13 @@ def test_a_schema_nested_without_end_is_refused() -> None:
         schema = {"items": schema}
     with pytest.raises(RequestError, match="nested"):
         parse_format({"guided_json": schema})
+
+
+def test_an_object_of_more_properties_than_can_be_compiled_is_refused() -> None:
+    def asked(count: int) -> dict[str, Any]:
+        many = {f"p{i}": True for i in range(count)}
+        return json_schema(name="a", schema={"items": {"properties": many}})
+
+    assert parse_format(asked(2000)) is not None
+    with pytest.raises(RequestError, match="an object of 2001 entries; at most 2000"):
+        parse_format(asked(2001))

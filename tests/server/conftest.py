@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import httpx
 import openai
@@ -11,7 +12,7 @@ import pytest
 
 from sapwood.config import ServerConfig
 from sapwood.server import Server
-from sapwood.server.ledgers import Clock
+from sapwood.server.ledgers import Clock as LedgerClock
 from server.fakes import TEMPLATE, FakeBuilt, FakeFacts, build_fake
 
 
@@ -32,10 +33,20 @@ class Served:
         self.openai.close()
 
 
+@dataclass
+class Clock:
+    """Seconds, stepped by hand."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @contextmanager
 def serving(
     facts: FakeFacts | None = None,
-    clock: Clock = time.monotonic,
+    clock: LedgerClock = time.monotonic,
     *,
     template: str = TEMPLATE,
     **settings: object,
@@ -75,3 +86,23 @@ def served(shared: Served) -> Served:
 def serve() -> Callable[..., object]:
     """Makes a server of its own."""
     return serving
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def contracted(clock: Clock) -> Iterator[Served]:
+    with serving(clock=clock, ledger="contract") as served:
+        yield served
+
+
+@pytest.fixture
+def fresh(contracted: Served, clock: Clock) -> Served:
+    """Under `--ledger contract`; nothing in the cache, and every promise expired."""
+    clock.now += 10_000_000.0
+    assert contracted.http.post("/flush_cache").status_code == 200
+    contracted.script(b"ok")
+    return contracted

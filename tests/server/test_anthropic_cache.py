@@ -10,7 +10,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from server.conftest import Served, serving
+from server.conftest import Clock, Served, serving
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -18,14 +18,6 @@ TOOL = {"name": "f", "description": "d" * 1030, "input_schema": {"type": "object
 SYSTEM = "s" * 1100
 SYSTEM_END = 1 + len("system\n") + len(SYSTEM)
 """Tokens up to the end of the system text: each byte is one, and `<|start|>` is."""
-
-
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from sapwood.server import body
+from sapwood.server import body, generate
 from server.conftest import Served
 
 CHAT = "/v1/chat/completions"
@@ -55,7 +56,7 @@ def test_routes_that_are_not_there(served: Served, method: str, path: str, statu
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"messages": NaN}', b"[" * 200_000, b'"x"', b"{}x"]
+    "body", [b"", b"{", b"null", b"[]", b"\xff\xfe", b'{"messages": NaN}', b"[" * 100_000, b'"x"', b"{}x"]
 )
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/tokenize", "/detokenize"])
 def test_bodies_that_are_no_json_object(served: Served, path: str, body: bytes) -> None:
@@ -293,3 +294,38 @@ def test_health_answers_while_hostile_bodies_are_refused(served: Served) -> None
         # Seconds to a minute before bodies were looked at; generous, for machines that are busy.
         assert time.monotonic() - before < 5
     assert served.http.get("/health").status_code == 200
+
+
+def test_half_a_surrogate_pair_that_is_told_again_can_be_sent(served: Served) -> None:
+    body = b'{"prompt": [1], "cache_retention": {"\\ud800": 1}}'
+    error = error_of(served.http.post("/v1/completions", content=body), 400)
+    assert error["param"] == "cache_retention.?"
+
+
+def test_infinity_is_refused_wherever_json_is_passed_on(served: Served) -> None:
+    tool = '{"type": "function", "function": {"name": "f", "parameters": {"maximum": 1e999}}}'
+    bodies = {
+        CHAT: (f'{{"messages": [{{"role": "user", "content": "hi"}}], "tools": [{tool}]}}', "tools[0]"),
+        "/v1/responses": ('{"input": "hi", "text": {"verbosity": -1e999}}', "text"),
+    }
+    for path, (raw, param) in bodies.items():
+        error = error_of(served.http.post(path, content=raw.encode()), 400)
+        assert (error["param"], "not finite" in error["message"]) == (param, True)
+
+
+def test_the_scores_of_long_prompts_do_not_keep_others_waiting(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a million scores take a while to write: a worker thread does it."""
+    writers = []
+    write = generate._encoded
+
+    def watched(*args: Any) -> bytes:
+        writers.append(threading.current_thread().name)
+        return write(*args)
+
+    monkeypatch.setattr(generate, "_encoded", watched)
+    body = {"prompt": "s" * 600, "n": 2, "max_tokens": 1, "echo": True, "logprobs": 1}
+    choices = served.http.post("/v1/completions", json=body).json()["choices"]
+    assert [len(choice["logprobs"]["tokens"]) for choice in choices] == [601, 601]
+    assert writers[0].startswith("AnyIO worker")

@@ -14,20 +14,12 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from server.conftest import Served, serving
+from server.conftest import Clock, Served, serving
 
 MANUAL = "The pump is blue. " * 80
 """More tokens than the least that is cached: each byte is one."""
 TURN = len("\0user\n") + len("\0")
 """Tokens that the fake model's template writes around a user's text."""
-
-
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -8,14 +8,7 @@ from sapwood.chat import Conversation, Message
 from sapwood.chat.gemini_prefix import CachedPrefix
 from sapwood.server.gemini_caches import CachedContents, NewContent
 from sapwood.server.gemini_wire import CachedContentGoneError, CachedContentsFullError
-
-
-class Clock:
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+from server.conftest import Clock
 
 
 def content(tokens: int = 1000) -> NewContent:

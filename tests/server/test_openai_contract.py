@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -13,35 +13,7 @@ from sapwood.chat import Conversation, Message
 from sapwood.chat.messages import Role
 from sapwood.chat.spots import Spot
 from sapwood.server.openai_contract import message_ends
-from server.conftest import Served, serving
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(scope="module")
-def contracted(clock: Clock) -> Iterator[Served]:
-    with serving(clock=clock, ledger="contract") as served:
-        yield served
-
-
-@pytest.fixture
-def fresh(contracted: Served, clock: Clock) -> Served:
-    """Nothing in the cache, and every promise expired."""
-    clock.now += 10_000_000.0
-    assert contracted.http.post("/flush_cache").status_code == 200
-    contracted.script(b"ok")
-    return contracted
+from server.conftest import Clock, Served, serving
 
 
 def letters(count: int, start: int = 0) -> str:

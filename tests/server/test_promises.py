@@ -81,6 +81,14 @@ def asked_by_openai(served: Served, **options: Any) -> int:
     return usage.prompt_tokens_details.cached_tokens or 0
 
 
+def asked_by_decisions(served: Served, **options: Any) -> int:
+    question: Any = {"type": "predicate", "instructions": "Is it?"}
+    decision = served.openai.decisions.create(
+        model="toy", input=LONG, questions=[question], extra_body=options
+    )
+    return int(decision.usage.input_tokens_details.cached_tokens)
+
+
 def asked_by_chat(served: Served, point: dict[str, Any]) -> int:
     parts: Any = [{"type": "text", "text": LONG, **point}, {"type": "text", "text": "u"}]
     usage = served.openai.chat.completions.create(
@@ -104,6 +112,18 @@ def test_a_day_of_retention_outlives_what_asks_for_none(small: Served, index: st
         asked_by_openai(small, **options)
         flood(small)
         assert (asked_by_openai(small, **options) > 1000) == kept
+
+
+@pytest.mark.parametrize(
+    "options", [{"prompt_cache_retention": "24h"}, {"prompt_cache_options": {"mode": "implicit"}}]
+)
+def test_the_input_of_decisions_is_retained_as_it_is_promised(
+    small: Served, index: str, options: dict[str, Any]
+) -> None:
+    for wish, kept in (({"prompt_cache_key": "k"}, False), (options, index == "radix")):
+        asked_by_decisions(small, **wish)
+        flood(small)
+        assert (asked_by_decisions(small, **wish) > 1000) == kept
 
 
 def test_a_breakpoint_outlives_what_has_none(small: Served, index: str) -> None:

@@ -180,6 +180,19 @@ def test_a_call_is_replayed_as_the_model_wrote_it(merging: Served) -> None:
     assert reused(merging, third["id"]) == size(second)
 
 
+def test_an_answer_with_a_call_that_was_not_told_is_not_replayed(merging: Served) -> None:
+    merging.script(f"{CALLED}\n{CALLED.partition('So: ')[2]}".encode())
+    messages = [user("Where to, and then?")]
+    first = ask(merging, messages, tools=[TOOL], parallel_tool_calls=False)
+    message = first["choices"][0]["message"]
+    (call,) = message["tool_calls"]
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "no"}
+    body = {"messages": [*messages, message, result], "tools": [TOOL]}
+    tokens = merging.http.post("/tokenize", json=body).json()["tokens"]
+    prompt = merging.built.tokenizer.decode(tokens, skip_special=False)
+    assert prompt.count('"the sea"') == 1
+
+
 @pytest.mark.parametrize(
     "edited", [{"to": "the sea", "by": 2}, {"to": "the sea"}, {"to": "the sea", "by": "1"}]
 )

@@ -340,6 +340,13 @@ def test_what_cannot_be_served_is_refused_by_name(served: Served, body: dict[str
     assert refusal(served, **body)["param"] == param
 
 
+def test_a_variable_that_the_template_does_not_read_is_named(served: Served) -> None:
+    body = {"model": "toy", "input": "a", "chat_template_kwargs": {"shout": False, "whisper": True}}
+    for stream in (False, True):
+        answer = served.http.post("/v1/responses", json={**body, "stream": stream})
+        assert answer.headers["x-sapwood-ignored"] == "chat_template_kwargs.whisper"
+
+
 def test_a_deeply_nested_body_is_refused(served: Served) -> None:
     deep = '{"a":' * 900 + "1" + "}" * 900
     for field in ("text", "reasoning", "tool_choice", "metadata", "input", "tools"):

@@ -3,41 +3,12 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
 
-from server.conftest import Served, serving
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(scope="module")
-def contracted(clock: Clock) -> Iterator[Served]:
-    with serving(clock=clock, ledger="contract") as served:
-        yield served
-
-
-@pytest.fixture
-def fresh(contracted: Served, clock: Clock) -> Served:
-    """Nothing in the cache, and every promise expired."""
-    clock.now += 10_000_000.0
-    assert contracted.http.post("/flush_cache").status_code == 200
-    contracted.script(b"ok")
-    return contracted
+from server.conftest import Clock, Served
 
 
 def letters(count: int) -> str:

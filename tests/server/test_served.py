@@ -43,9 +43,12 @@ def serving_default_model(*flags: str) -> Iterator[tuple[subprocess.Popen[str], 
     url = ready_url(started.stderr)
     drain = threading.Thread(target=started.stderr.read, daemon=True)
     drain.start()
-    yield started, url
-    started.send_signal(signal.SIGTERM)
-    assert started.wait(20) == 0
+    try:
+        yield started, url
+    finally:  # Also where the test failed: a server left behind would burden all tests after it.
+        started.send_signal(signal.SIGTERM)
+        status = started.wait(20)
+    assert status == 0
     drain.join(5)
     assert started.stdout is not None
     assert started.stdout.read() == ""

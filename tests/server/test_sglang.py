@@ -272,3 +272,18 @@ def test_there_are_no_sessions_and_the_server_says_what_to_do(served: Served, pa
     answer = served.http.post(path, json={"capacity_of_str_len": 1000})
     assert answer.status_code == 400
     assert "send the whole prompt" in answer.json()["error"]["message"]
+
+
+def test_more_different_forms_than_can_be_compiled_soon_are_refused(served: Served) -> None:
+    forms = [{"max_new_tokens": 1, "regex": f"a{i}"} for i in range(17)]
+    answer = served.http.post("/generate", json={"text": ["x"] * 17, "sampling_params": forms})
+    assert answer.status_code == 400
+    assert "17 different schemas or grammars; at most 16" in answer.json()["error"]["message"]
+    alike = {"text": ["x"] * 17, "sampling_params": [*forms[:16], forms[0]]}
+    assert served.http.post("/generate", json=alike).status_code == 200
+
+
+def test_no_tokens_only_fill_the_cache(served: Served) -> None:
+    filled = generate(served, text="warm me", sampling_params={"max_new_tokens": 0})
+    assert (filled["text"], filled["meta_info"]["completion_tokens"]) == ("", 0)
+    assert generate(served, text="warm me please")["meta_info"]["cached_tokens"] == 7

@@ -56,6 +56,18 @@ def test_calls_are_told_from_text(served: Served) -> None:
     assert len({call.id for call in calls}) == 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_without_leave_to_call_in_parallel_only_the_first_call_is_given(served: Served, stream: bool) -> None:
+    served.script(CALLS.encode())
+    answer = chat(served, parallel_tool_calls=False, stream=stream)
+    if stream:
+        deltas = [chunk.choices[0].delta for chunk in answer]
+        calls = [call for delta in deltas for call in delta.tool_calls or ()]
+    else:
+        calls = answer.choices[0].message.tool_calls
+    assert "".join(call.function.arguments for call in calls) == '{"city": "Oslo"}'
+
+
 def test_content_is_null_beside_calls_alone(served: Served) -> None:
     served.script(CALLS.partition("\n")[2].encode())
     assert chat(served).choices[0].message.content is None

@@ -26,8 +26,8 @@ def token_ends(
     `lengths` has the bytes of every token of the vocabulary. Replayed tokens that spell other bytes than the text
     does all end where their stretch of it does.
     """
-    prompt, vocabulary = text.encode(), np.asarray(lengths, np.int64)
-    ids = np.asarray(tokens, np.int64)
+    prompt, ids = text.encode(), np.asarray(tokens, np.int64)
+    vocabulary = _with_rows_for(ids, np.asarray(lengths, np.int64))
     places = byte_offsets(text, [at for each in replayed for at in (each.start, each.end)])
     pieces: list[Ends] = []
     at = first = 0
@@ -48,6 +48,12 @@ def byte_offsets(text: str, places: Sequence[int]) -> list[int]:
     """Bytes before each of `places`, which do not fall."""
     pieces = (len(text[a:b].encode()) for a, b in zip([0, *places], places, strict=False))
     return list(accumulate(pieces))
+
+
+def _with_rows_for(ids: Ends, vocabulary: Ends) -> Ends:
+    """A model may draw ids that its tokenizer has no entry for; they spell nothing."""
+    missing = int(ids.max(initial=-1)) + 1 - len(vocabulary)
+    return np.pad(vocabulary, (0, max(0, missing)))
 
 
 def _spelled(tokenizer: Tokenizer, vocabulary: Ends, prompt: bytes, ids: Ends) -> Ends | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.body import at, clean_text, object_at, shown
 from sapwood.chat.openai_format import only_one, parse_schema
 from sapwood.errors import RequestError
 from sapwood.types import Constraint
@@ -33,13 +33,10 @@ class Output:
 
 def parse_output(extra: Mapping[str, Any]) -> Output:
     """`output_config`, or its older `output_format`. Raises RequestError that names the offending field."""
-    config = extra.get("output_config")
-    if config is None:
-        config = {}
-    if not isinstance(config, dict):
-        raise RequestError(f"'output_config' is {shown(config)}; it must be an object", param="output_config")
-    given = {"output_config.format": config.get("format"), "output_format": extra.get("output_format")}
-    form = only_one(_form(value, path) for path, value in given.items() if value is not None)
+    given = extra.get("output_config")
+    config = {} if given is None else object_at(given, "output_config")
+    forms = {"output_config.format": config.get("format"), "output_format": extra.get("output_format")}
+    form = only_one(_form(value, path) for path, value in forms.items() if value is not None)
     return Output(form, _effort(config.get("effort")))
 
 
@@ -47,12 +44,8 @@ def _form(value: object, path: str) -> Constraint:
     if not isinstance(value, dict) or value.get("type") != "json_schema":
         kind = value.get("type") if isinstance(value, dict) else value
         raise RequestError(f"'{path}.type' is {shown(kind)}; it must be 'json_schema'", param=f"{path}.type")
-    schema = value.get("schema")
-    if not isinstance(schema, dict):
-        raise RequestError(
-            f"'{path}.schema' is {shown(schema)}; it must be an object", param=f"{path}.schema"
-        )
-    return parse_schema(schema, f"{path}.schema")
+    schema = f"{path}.schema"
+    return parse_schema(object_at(value.get("schema"), schema), schema)
 
 
 def _effort(value: object) -> str | None:

@@ -51,7 +51,6 @@ class MessageShape:
     max_tokens: as asked for; the answer ends before it only where the context does.
     stops: the stop sequences.
     reading: how its thoughts and tool calls are found; None if there are none.
-    parallel: whether it may make several.
     """
 
     id: str
@@ -60,7 +59,6 @@ class MessageShape:
     settle: Settle
     stops: tuple[str, ...] = ()
     reading: ToolReading | None = None
-    parallel: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +243,10 @@ def _signature(shape: MessageShape) -> str:
 
 
 class _Reader:
-    """Tells text from thoughts and tool calls. Without leave to call several, only the first is given."""
+    """Tells text from thoughts and tool calls."""
 
     def __init__(self, shape: MessageShape) -> None:
         self._reader = None if shape.reading is None else shape.reading.fragments(shape.id)
-        self._most = None if shape.parallel else 1
 
     @property
     def called(self) -> bool:
@@ -258,10 +255,7 @@ class _Reader:
     def read(self, delta: Delta) -> list[Fragment]:
         if self._reader is None:
             return [delta.text] if delta.text else []
-        return [piece for piece in self._reader.read(delta) if self._may_be_told(piece)]
-
-    def _may_be_told(self, piece: Fragment) -> bool:
-        return self._most is None or isinstance(piece, str | Thought) or piece.index < self._most
+        return self._reader.read(delta)
 
 
 class _Ending:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sapwood.chat.anthropic_markers import Level, Piece, parse_marker
-from sapwood.chat.body import Body, at, clean_text, shown
+from sapwood.chat.body import Body, at, clean_text, object_at, shown, text_in
 from sapwood.chat.draft import Draft
 from sapwood.chat.messages import Conversation, Role, ToolCall
 from sapwood.chat.openai_tools import MAX_DEPTH
@@ -76,16 +76,16 @@ class _Builder:
         return Turns(conversation, tuple(self._pieces))
 
     def add_tool(self, tool: object, path: str) -> None:
-        fields = _object(tool, path)
+        fields = object_at(tool, path)
         if fields.get("type", "custom") not in (None, "custom"):
             raise RequestError(
                 f"'{path}.type' is {shown(fields['type'])}; only tools with a schema of their own are supported",
                 param=f"{path}.type",
             )
         schema = _json(fields.get("input_schema"), f"{path}.input_schema")
-        function: dict[str, Any] = {"name": _text(fields, "name", path)}
+        function: dict[str, Any] = {"name": text_in(fields, "name", path)}
         if fields.get("description") is not None:
-            function["description"] = _text(fields, "description", path)
+            function["description"] = text_in(fields, "description", path)
         function["parameters"] = schema
         self._note(fields, path, "tools", Spot("tool", len(self._tools)))
         self._tools.append({"type": "function", "function": function})
@@ -99,10 +99,10 @@ class _Builder:
             system = []
         for i, block in enumerate(_list(system, "system")):
             path = f"system[{i}]"
-            fields = _object(block, path)
+            fields = object_at(block, path)
             if fields.get("type") != "text":
                 raise _not_served(fields, path, "text")
-            text = _text(fields, "text", path)
+            text = text_in(fields, "text", path)
             if i == 0 and text.startswith(BILLING_PREFIX):
                 self._note(fields, path, "system", None)
             else:
@@ -117,7 +117,7 @@ class _Builder:
         if not blocks:
             raise RequestError(f"{path!r} is empty; it must hold at least one block", param=path)
         for i, block in enumerate(blocks):
-            self._add_block(role, _object(block, f"{path}[{i}]"), f"{path}[{i}]")
+            self._add_block(role, object_at(block, f"{path}[{i}]"), f"{path}[{i}]")
 
     def _add_block(
         self, role: Literal["user", "assistant", "system"], block: Mapping[str, Any], path: str
@@ -125,13 +125,13 @@ class _Builder:
         match role, block.get("type"):
             case _, "text":
                 _refuse_nested_markers(block.get("citations"), f"{path}.citations")
-                self._add_text(block, path, "messages", role, _text(block, "text", path))
+                self._add_text(block, path, "messages", role, text_in(block, "text", path))
             case "user", "tool_result":
                 self._add_result(block, path)
             case "assistant", "tool_use":
                 self._add_call(block, path)
             case "assistant", "thinking":
-                self._turn("assistant").thoughts.append(_text(block, "thinking", path))
+                self._turn("assistant").thoughts.append(text_in(block, "thinking", path))
                 self._note(block, path, "messages", None, _THINKING)
             case "assistant", "redacted_thinking":
                 self._turn("assistant")
@@ -159,13 +159,13 @@ class _Builder:
             )
         if failed:
             parts = (FAILED, *parts)
-        answered = _text(block, "tool_use_id", path)
+        answered = text_in(block, "tool_use_id", path)
         self._messages.append(Draft("tool", list(parts), tool_call_id=answered))
         self._note(block, path, "messages", Spot("part", len(self._messages) - 1, len(parts) - 1))
 
     def _add_call(self, block: Mapping[str, Any], path: str) -> None:
         arguments = json.dumps(_json(block.get("input"), f"{path}.input"), ensure_ascii=False)
-        call = ToolCall(_text(block, "id", path), _text(block, "name", path), arguments)
+        call = ToolCall(text_in(block, "id", path), text_in(block, "name", path), arguments)
         calls = self._turn("assistant").calls
         self._note(block, path, "messages", Spot("call", len(self._messages) - 1, len(calls)))
         calls.append(call)
@@ -194,11 +194,11 @@ def _result_parts(content: object, path: str) -> tuple[str, ...]:
         return (at(path, clean_text, content),)
     parts = []
     for i, block in enumerate(_list(content, path)):
-        fields = _object(block, f"{path}[{i}]")
+        fields = object_at(block, f"{path}[{i}]")
         if fields.get("type") != "text":
             raise _not_served(fields, f"{path}[{i}]", "text")
         _refuse_nested_markers([fields], f"{path}[{i}]", "mark the tool_result itself")
-        parts.append(_text(fields, "text", f"{path}[{i}]"))
+        parts.append(text_in(fields, "text", f"{path}[{i}]"))
     return tuple(parts) or ("",)
 
 
@@ -231,21 +231,8 @@ def _list(value: object, path: str) -> list[Any]:
     return value
 
 
-def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
-    return value
-
-
-def _text(block: Mapping[str, Any], name: str, path: str) -> str:
-    value = block.get(name)
-    if not isinstance(value, str):
-        raise RequestError(f"'{path}.{name}' is {shown(value)}; it must be a string", param=f"{path}.{name}")
-    return at(f"{path}.{name}", clean_text, value)
-
-
 def _json(value: object, path: str) -> Mapping[str, Any]:
     """An object that a template can write. Raises RequestError."""
-    fields = _object(value, path)
+    fields = object_at(value, path)
     check_json(fields, path, MAX_DEPTH)
     return fields

@@ -106,6 +106,28 @@ def at(path: str, check: Callable[[str], str], text: str) -> str:
         raise RequestError(f"{path!r} {error}", param=path) from None
 
 
+def object_at(value: object, path: str) -> dict[str, Any]:
+    """The object at `path`. Raises RequestError for anything else."""
+    if not isinstance(value, dict):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
+    return value
+
+
+def text_at(value: object, path: str) -> str:
+    """The text at `path`. Raises RequestError for anything else."""
+    if not isinstance(value, str):
+        raise RequestError(f"{path!r} is {shown(value)}; it must be a string", param=path)
+    return at(path, clean_text, value)
+
+
+def text_in(fields: Mapping[str, Any], name: str, path: str) -> str:
+    """The text that is field `name` of the object at `path`. Raises RequestError where there is none."""
+    inner = f"{path}.{name}"
+    if fields.get(name) is None:
+        raise RequestError(f"{inner!r} is required", param=inner, code="missing_required_parameter")
+    return text_at(fields[name], inner)
+
+
 def shown(value: object) -> str:
     """`value` in a few characters, for a message."""
     if isinstance(value, dict | list) and value:

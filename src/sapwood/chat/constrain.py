@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import llguidance
 import numpy as np
 
-from sapwood.errors import RequestError
+from sapwood.errors import DeadEndError, RequestError
 from sapwood.types import Constraint
 
 if TYPE_CHECKING:
@@ -23,10 +25,19 @@ if TYPE_CHECKING:
 
     from sapwood.chat.tokenizer import Tokenizer
 
+_T = TypeVar("_T")
+
 TRIED = 2
 """Tokens with which a grammar is tried."""
 KEPT = 32
 """Compiled grammars that are kept for the next request with the same."""
+MAX_TEXT = 2**20
+"""Characters of a grammar, as it is compiled."""
+MAX_LINES = 10_000
+MAX_BRACKETS = 10_000
+"""Opening brackets and braces: in a schema, its objects and lists. The time for some of them grows with the square."""
+STACK_BYTES = 512 * 2**20
+"""llguidance goes as deep as rules refer to rules, and more than 20 KiB for each. What is not used is no memory."""
 LEXER_FUEL = 500_000
 """Bounds a grammar's regular expressions, in llguidance's own unit: the largest take half a second."""
 WHITE_SPACE = r"[ \t\r\n]{0,32}"
@@ -65,10 +76,8 @@ class Guides:
                         param=constraint.param,
                     )
                 self._vocabulary = _vocabulary(self._source, self._vocab_size, self._ends)
-        limits = llguidance.LLParserLimits(initial_lexer_fuel=LEXER_FUEL)
-        matcher = llguidance.LLMatcher(self._vocabulary, _grammar(constraint), log_level=0, limits=limits)
-        if fault := _fault(matcher):
-            raise _unusable(constraint, fault)
+        _check_size(constraint)
+        matcher = _with_room(partial(_compiled, self._vocabulary, constraint))
         with self._door:
             self._compiled[key] = matcher
             while len(self._compiled) > KEPT:
@@ -86,7 +95,7 @@ class Guide:
     def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
         """shape (vocab_size,): the tokens that may follow `generated`, all that was generated so far.
 
-        Raises ValueError if nothing may, or if the grammar has become too large.
+        Raises DeadEndError if nothing may, or if the grammar has become too large.
         """
         if len(generated) < self._consumed:
             self._matcher.reset()
@@ -95,10 +104,10 @@ class Guide:
         self._consumed = len(generated)
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise ValueError(f"the grammar cannot go on: {_first_line(self._matcher.get_error())}")
+            raise DeadEndError(f"the grammar cannot go on: {_first_line(self._matcher.get_error())}")
         allowed = np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
         if not allowed.any():
-            raise ValueError("the grammar allows no token of this vocabulary")
+            raise DeadEndError("the grammar allows no token of this vocabulary")
         return allowed
 
 
@@ -119,6 +128,49 @@ class _Vocabulary:
 def _vocabulary(tokenizer: Tokenizer, vocab_size: int, ends: list[int]) -> llguidance.LLTokenizer:
     wrapper = llguidance.TokenizerWrapper(_Vocabulary(tokenizer, vocab_size, ends))
     return llguidance.LLTokenizer(wrapper, n_vocab=vocab_size, eos_token=ends)
+
+
+def _check_size(constraint: Constraint) -> None:
+    text = constraint.text
+    sizes = (
+        ("characters", len(text), MAX_TEXT),
+        ("lines", text.count("\n") + 1, MAX_LINES),
+        ("brackets", text.count("[") + text.count("{"), MAX_BRACKETS),
+    )
+    for what, size, most in sizes:
+        if size > most:
+            raise _unusable(constraint, f"it has {size} {what}; at most {most} are taken")
+
+
+def _compiled(vocabulary: llguidance.LLTokenizer, constraint: Constraint) -> llguidance.LLMatcher:
+    limits = llguidance.LLParserLimits(initial_lexer_fuel=LEXER_FUEL)
+    matcher = llguidance.LLMatcher(vocabulary, _grammar(constraint), log_level=0, limits=limits)
+    if fault := _fault(matcher):
+        raise _unusable(constraint, fault)
+    return matcher
+
+
+_stack_size = threading.Lock()
+
+
+def _with_room(work: Callable[[], _T]) -> _T:
+    """`work()`, in a thread of so large a stack that no rule exhausts it: that would end the whole process."""
+    done: Future[_T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    with _stack_size:
+        usual = threading.stack_size(STACK_BYTES)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+    return done.result()
 
 
 def _grammar(constraint: Constraint) -> str:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.body import at, clean_text, object_at, shown, text_in
 from sapwood.chat.draft import Draft
 from sapwood.chat.messages import Message, Role, ToolCall, parsed_object
 from sapwood.chat.openai import MAX_MESSAGES
 from sapwood.chat.openai_messages import MAX_PARTS
-from sapwood.chat.prompt_cache import Breakpoint
+from sapwood.chat.prompt_cache import Breakpoint, breakpoint_ttl
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
 
@@ -77,16 +77,16 @@ class _Items:
         self._calls: dict[str, str] = {}
 
     def add(self, item: object, path: str) -> None:
-        fields = _object(item, path)
+        fields = object_at(item, path)
         match fields.get("type", "message"):
             case "message":
                 self._message(fields, path)
             case "function_call":
-                arguments = _string(fields, "arguments", path)
+                arguments = text_in(fields, "arguments", path)
                 check_json(parsed_object(arguments), f"{path}.arguments", _DEPTH)
                 self._call(fields, arguments or "{}", path)
             case "custom_tool_call":
-                self._call(fields, json.dumps({"input": _string(fields, "input", path)}), path)
+                self._call(fields, json.dumps({"input": text_in(fields, "input", path)}), path)
             case "function_call_output" | "custom_tool_call_output":
                 self._output(fields, path)
             case kind:
@@ -109,12 +109,10 @@ class _Items:
     def _point(self, value: object, role: Role, part: int, path: str) -> Breakpoint:
         if role == "assistant":
             raise RequestError(f"{path!r} is on an answer; only input can have one", param=path)
-        if not isinstance(value, dict) or value.get("mode") != "explicit":
-            _refuse(path, value, 'an object with "mode": "explicit"')
-        return Breakpoint(len(self.messages), part, None)
+        return Breakpoint(len(self.messages), part, breakpoint_ttl(value, path))
 
     def _call(self, fields: Mapping[str, Any], arguments: str, path: str) -> None:
-        id, name = _string(fields, "call_id", path), _string(fields, "name", path)
+        id, name = text_in(fields, "call_id", path), text_in(fields, "name", path)
         for field, text in (("call_id", id), ("name", name)):
             if not text or len(text) > 256:
                 _refuse(f"{path}.{field}", text, "1 to 256 characters long")
@@ -127,7 +125,7 @@ class _Items:
             self.messages.append(Draft("assistant", calls=[call]))
 
     def _output(self, fields: Mapping[str, Any], path: str) -> None:
-        id = _string(fields, "call_id", path)
+        id = text_in(fields, "call_id", path)
         if id not in self._calls:
             _refuse(f"{path}.call_id", id, "the 'call_id' of a call before it")
         self._append("tool", fields.get("output"), f"{path}.output", id)
@@ -147,7 +145,7 @@ def _listed(content: object, path: str) -> list[tuple[object, str]]:
 def _part(part: object, role: str, path: str) -> str:
     if isinstance(part, str):
         return at(path, clean_text, part)
-    fields, kinds = _object(part, path), _PARTS[role]
+    fields, kinds = object_at(part, path), _PARTS[role]
     kind = fields.get("type")
     if kind == "input_image":
         raise RequestError(
@@ -157,7 +155,7 @@ def _part(part: object, role: str, path: str) -> str:
         )
     if not isinstance(kind, str) or kind not in kinds:
         _refuse(f"{path}.type", kind, f"{' or '.join(kinds)} here")
-    read: Callable[[Mapping[str, Any], str, str], str] = _json if kind == "input_json" else _string
+    read: Callable[[Mapping[str, Any], str, str], str] = _json if kind == "input_json" else text_in
     return read(fields, kinds[kind], path)
 
 
@@ -195,21 +193,6 @@ def _check_extent(value: object, path: str) -> None:
 
 def _items(value: object) -> list[object]:
     return value if isinstance(value, list) else []
-
-
-def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        _refuse(path, value, "an object")
-    return value
-
-
-def _string(fields: Mapping[str, Any], name: str, path: str) -> str:
-    value, inner = fields.get(name), f"{path}.{name}"
-    if value is None:
-        raise RequestError(f"{inner!r} is required", param=inner, code="missing_required_parameter")
-    if not isinstance(value, str):
-        _refuse(inner, value, "a string")
-    return at(inner, clean_text, value)
 
 
 def _refuse(path: str, value: object, expected: str) -> NoReturn:

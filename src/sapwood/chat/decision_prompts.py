@@ -17,11 +17,9 @@ from sapwood.chat.encode import encode_segments, render_conversation
 from sapwood.chat.lookalikes import Segment, unused_characters
 from sapwood.chat.messages import Conversation, Message
 from sapwood.chat.template import ChatTemplate
+from sapwood.chat.thinking import closed, without_thinking
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.errors import RequestError
-
-_NO_THOUGHT = "enable_thinking"
-"""The variable with which models that think before they answer are asked to answer at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +32,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPrompts:
-    """The prompt of an answer is `shared + question + answer`."""
+    """The prompt of an answer is `shared + question + answer`.
+
+    The last `closing` tokens of a question are not its template's: they close a thought that this opened.
+    """
 
     shared: tuple[int, ...]
     asked: tuple[Asked, ...]
+    closing: int = 0
 
     @property
     def input_tokens(self) -> int:
@@ -63,10 +65,14 @@ def encode_decisions(
     """
     (mark,) = unused_characters([[m.as_template_dict() for m in call.input.messages]], 1)
     try:
-        before, after = _parted(render_conversation(template, conversation_of(call, mark, template)), mark)
+        conversation = conversation_of(call, mark, template)
+        before, after = _parted(render_conversation(template, conversation), mark)
     except RequestError as error:  # A template speaks of messages.
         raise RequestError(error.message, param="input", code=error.code, hint=error.hint) from None
-    opened = [i for each in after for i in tokenizer.encode(each.text, special=each.trusted, continues=True)]
+    opened = tuple(
+        i for each in after for i in tokenizer.encode(each.text, special=each.trusted, continues=True)
+    )
+    ready = closed(tokenizer, conversation, opened) if template.thinks else opened
 
     def encoded(text: str) -> tuple[int, ...]:
         return tuple(tokenizer.encode(text, continues=True))
@@ -75,16 +81,20 @@ def encode_decisions(
         tuple(encode_segments(tokenizer, before)),
         tuple(
             Asked(
-                (*encoded(question.text), *opened),
+                (*encoded(question.text), *ready),
                 tuple((*encoded(candidate.text), *end) for candidate in question.candidates),
             )
             for question in call.questions
         ),
+        len(ready) - len(opened),
     )
 
 
 def conversation_of(call: DecisionCall, question: Question | str, template: ChatTemplate) -> Conversation:
-    """The input and a question, at the end of the last message if that is a user's: few templates take two."""
+    """The input and a question, at the end of the last message if that is a user's: few templates take two.
+
+    Models that think are asked to answer at once.
+    """
     text = question if isinstance(question, str) else question.text
     *before, last = call.input.messages
     if last.role == "user":
@@ -92,8 +102,7 @@ def conversation_of(call: DecisionCall, question: Question | str, template: Chat
         asked = (*before, replace(last, parts=(*last.parts, f"\n{text}")))
     else:
         asked = (*before, last, Message("user", (text,)))
-    known = not template.unread([_NO_THOUGHT])
-    return Conversation(asked, template_kwargs={_NO_THOUGHT: False} if known else {})
+    return without_thinking(template, Conversation(asked))
 
 
 def _parted(segments: Sequence[Segment], mark: str) -> tuple[list[Segment], list[Segment]]:

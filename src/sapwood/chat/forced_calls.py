@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sapwood.chat.constrain import inline_json
+from sapwood.chat.openai_format import check_objects
 from sapwood.chat.tools import CLOSE, OPEN, TOOL_CALLS, ToolStyle, ToolUse
 from sapwood.types import Constraint
 
@@ -40,6 +41,7 @@ def forced_calls(
     """A call of one of the tools that may be called, or several if `use.parallel`; or `otherwise`, of JSON.
 
     `markers` are the vocabulary's control tokens that open calls: text cannot spell those.
+    Raises RequestError for parameters that are too many.
     """
     functions = [tool["function"] for tool in tools if tool["function"]["name"] in use.names]
     most = MAX_CALLS - 1 if use.parallel else 0
@@ -56,6 +58,7 @@ def forced_calls(
         head = f'{{"name": {json.dumps(function["name"])}, "{key}": '
         rules.append(f'call{i}: {json.dumps(head)} arguments{i} "}}"')
         schema = {"type": "object", **(function.get("parameters") or {})}
+        check_objects(schema, "tools")
         rules.append(f"arguments{i}: " + inline_json(schema, lenient=function.get("strict") is not True))
     return Constraint("grammar", "\n".join(rules) + "\n", "tools" if otherwise is None else otherwise.param)
 

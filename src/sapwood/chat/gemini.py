@@ -289,8 +289,13 @@ def _choice(schema: object) -> Constraint:
 
 
 def _ignored(body: _GenerateBody, config: GenerationConfig) -> tuple[str, ...]:
+    thinking = config.thinking_config or ThinkingConfig()
     inner = fields_of(dict(config.model_extra or {}), "generationConfig")
     refuse(inner, _REFUSED, "generationConfig.")
-    outer = fields_of(dict(body.model_extra or {}), "")
-    names = {*outer, *(f"generationConfig.{name}" for name in inner.keys() - _REFUSED.keys())}
+    unknown = {
+        "": body.model_extra,
+        "generationConfig.": {name: inner[name] for name in inner.keys() - _REFUSED.keys()},
+        "generationConfig.thinkingConfig.": thinking.model_extra,
+    }
+    names = {path + name for path, extra in unknown.items() for name in fields_of(dict(extra or {}), path)}
     return tuple(sorted(names - HARMLESS))

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from sapwood.chat.body import Body, at, clean_text, shown
+from sapwood.chat.body import Body, object_at, shown
 from sapwood.errors import RequestError
 
 
@@ -19,9 +19,10 @@ class ProtoBody(Body):
 
 def fields_of(value: object, path: str) -> dict[str, Any]:
     """The fields that an object has, null aside, by their camelCase names. Raises RequestError."""
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
-    return {to_camel(name) if "_" in name else name: each for name, each in value.items() if each is not None}
+    fields = object_at(value, path)
+    return {
+        to_camel(name) if "_" in name else name: each for name, each in fields.items() if each is not None
+    }
 
 
 def listed(value: object, path: str, most: int) -> list[Any]:
@@ -33,10 +34,3 @@ def listed(value: object, path: str, most: int) -> list[Any]:
     if len(value) > most:
         raise RequestError(f"{path!r} has {len(value)} entries; at most {most} are taken", param=path)
     return value
-
-
-def text_at(value: object, path: str) -> str:
-    """A string that is text. Raises RequestError."""
-    if not isinstance(value, str):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be a string", param=path)
-    return at(path, clean_text, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sapwood.chat.openai_render import LOGPROB_FLOOR, Json, TokenNames
 from sapwood.chat.tool_answer import AnswerReader, NumberedCall, Thought, ToolReading
@@ -55,19 +55,17 @@ class _Answer:
         reading = self._shape.reading
         return None if reading is None else reading.reader(f"{self._shape.id}-{index}")
 
-    def _take(self, event: Event) -> _Candidate | None:
-        """The candidate that the event adds to."""
+    def _take(self, event: Event) -> None:
         if isinstance(event, Started):
             self._cached = self._shape.cached(event.usage)
         if not isinstance(event, Delta):
-            return None
+            return
         candidate = self._candidates[event.sample]
         pieces: Sequence[Piece] = [event.text] if candidate.reader is None else candidate.reader.read(event)
         for piece in pieces:
             _append(candidate.parts, piece, thoughts=self._shape.thoughts)
         candidate.logprobs += event.logprobs
         candidate.finish = event.finish or candidate.finish
-        return candidate
 
     def _told(self, candidate: _Candidate, *, last: bool) -> Json:
         told: Json = {
@@ -107,15 +105,25 @@ class GeminiAnswer(_Answer):
 
 
 class GeminiStream(_Answer):
-    """Partial answers, each with what is new; why it ended, and the usage, are in the last."""
+    """Partial answers, each with what is new; why it ended, and the usage, are in the last.
+
+    What is newest waits for what comes next, so that the last is not without text: of a chat's turn in which one
+    is, Google's SDK keeps nothing (google-genai 1.x, `chats.py`).
+    """
 
     def feed(self, prompt: int, event: Event) -> list[Json]:  # noqa: ARG002 (there is one prompt)
-        candidate = self._take(event)
-        if candidate is None or not candidate.parts:
+        if not isinstance(event, Delta):
+            self._take(event)
             return []
-        told = self._told(candidate, last=False)
+        candidate = self._candidates[event.sample]
+        waiting = replace(candidate)
         candidate.parts, candidate.logprobs = [], []
-        return [self._response([told])]
+        self._take(event)
+        if waiting.parts and candidate.parts:
+            return [self._response([self._told(waiting, last=False)])]
+        candidate.parts = candidate.parts or waiting.parts
+        candidate.logprobs = [*waiting.logprobs, *candidate.logprobs]
+        return []
 
     def end(self, usages: Sequence[Usage]) -> list[Json]:
         told = [self._told(candidate, last=True) for candidate in self._candidates]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapwood.chat.body import shown
+from sapwood.chat.body import object_at, shown
 from sapwood.chat.gemini_fields import fields_of, listed
 from sapwood.chat.openai_tools import MAX_DEPTH
 from sapwood.chat.template_kwargs import check_json
@@ -71,8 +71,7 @@ def _write(todo: _Todo) -> Iterator[_Todo]:
 def _inside_map(
     value: object, name: str, fields: Mapping[str, Any], made: dict[str, Any], path: str
 ) -> Iterator[_Todo]:
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
+    value = object_at(value, path)
     order = fields.get("propertyOrdering") if name == "properties" else None
     first = (
         [each for each in order if isinstance(each, str) and each in value] if isinstance(order, list) else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sapwood.chat.body import shown
-from sapwood.chat.gemini_fields import fields_of, listed, text_at
+from sapwood.chat.body import shown, text_at
+from sapwood.chat.gemini_fields import fields_of, listed
 from sapwood.chat.gemini_schema import json_schema
 from sapwood.chat.gemini_turns import fields_as_sent, function_name
 from sapwood.chat.openai_tools import MAX_TOOLS, Tools

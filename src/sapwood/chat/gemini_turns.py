@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from sapwood.chat.body import shown
+from sapwood.chat.body import object_at, shown, text_at
 from sapwood.chat.draft import Draft
-from sapwood.chat.gemini_fields import fields_of, listed, text_at
+from sapwood.chat.gemini_fields import fields_of, listed
 from sapwood.chat.messages import Message, ToolCall
 from sapwood.chat.openai_tools import MAX_DEPTH
 from sapwood.chat.template_kwargs import check_json
@@ -64,7 +65,9 @@ class _Builder:
         self.messages: list[Draft] = []
         self._letter = letter
         self._calls = 0
-        self._unanswered: list[ToolCall] = []
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+        """By name: ids of calls, the first first, some of which may have been answered by their ids."""
+        self._answered: set[str] = set()
 
     def add(self, content: object, path: str) -> None:
         fields = fields_of(content, path)
@@ -106,7 +109,7 @@ class _Builder:
             json.dumps(arguments, ensure_ascii=False),
         )
         self._turn("assistant").calls.append(made)
-        self._unanswered.append(made)
+        self._waiting[made.name].append(made.id)
 
     def _add_response(self, response: Mapping[str, Any], path: str) -> None:
         name = function_name(response.get("name"), f"{path}.name")
@@ -118,17 +121,21 @@ class _Builder:
                 "tool",
                 [json.dumps(said, ensure_ascii=False)],
                 name=name,
-                tool_call_id=self._answered(response, name, path),
+                tool_call_id=self._answers(response, name, path),
             )
         )
 
-    def _answered(self, response: Mapping[str, Any], name: str, path: str) -> str:
+    def _answers(self, response: Mapping[str, Any], name: str, path: str) -> str:
         """The id of the call that is answered: its own, or that of the first of its name."""
-        id = text_at(response["id"], f"{path}.id") if response.get("id") else None
-        for i, call in enumerate(self._unanswered):
-            if call.id == id or (id is None and call.name == name):
-                return self._unanswered.pop(i).id
-        return id or self._id({}, path)
+        if response.get("id"):
+            id = text_at(response["id"], f"{path}.id")
+            self._answered.add(id)
+            return id
+        waiting = self._waiting[name]
+        while waiting:
+            if (id := waiting.popleft()) not in self._answered:
+                return id
+        return self._id({}, path)
 
     def _id(self, call: Mapping[str, Any], path: str) -> str:
         """Nine letters and digits, where none is given: some templates insist on it."""
@@ -158,10 +165,9 @@ def function_name(value: object, path: str) -> str:
 
 def fields_as_sent(value: object, path: str) -> Mapping[str, Any]:
     """An object of the client's own, which no name is changed in. Raises RequestError."""
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
-    check_json(value, path, MAX_DEPTH)
-    return value
+    fields = object_at(value, path)
+    check_json(fields, path, MAX_DEPTH)
+    return fields
 
 
 def _kind(part: Mapping[str, Any], path: str) -> str | None:

@@ -66,18 +66,11 @@ class LookalikeGuard:
         """Cuts rendered text between control tokens; only stretches that hold a stand-in are not trusted."""
         if not any(stand_in in rendered for stand_in in self._originals):
             return [Segment(rendered, trusted=True)] if rendered else []
-        found: list[Segment] = []
-        for stretch in re.split(f"({_spellings(self._specials)})", rendered):
-            shown = stretch.translate(str.maketrans(self._originals))
-            _append(found, Segment(shown, trusted=shown == stretch))
-        return found
-
-
-def _append(found: list[Segment], segment: Segment) -> None:
-    if found and found[-1].trusted and segment.trusted:
-        found[-1] = Segment(found[-1].text + segment.text, trusted=True)
-    elif segment.text:
-        found.append(segment)
+        shown = str.maketrans(self._originals)
+        stretches = re.split(f"({_spellings(self._specials)})", rendered)
+        runs = itertools.groupby(stretches, lambda stretch: stretch.translate(shown) == stretch)
+        found = (Segment("".join(run).translate(shown), trusted) for trusted, run in runs)
+        return [segment for segment in found if segment.text]
 
 
 def _starts(specials: Sequence[SpecialToken]) -> re.Pattern[str] | None:
@@ -92,8 +85,10 @@ def _starts(specials: Sequence[SpecialToken]) -> re.Pattern[str] | None:
 def _spellings(specials: Sequence[SpecialToken]) -> str:
     """Matches control tokens as the tokenizer does: longest first, with the white space they swallow."""
     longest_first = sorted(specials, key=lambda special: -len(special.text))
+    # From the white space's start alone: tried at each of its characters, time would be quadratic in it.
+    before = r"(?:(?<!\s)\s++)?"
     return "|".join(
-        (r"\s*" if special.lstrip else "") + re.escape(special.text) + (r"\s*" if special.rstrip else "")
+        (before if special.lstrip else "") + re.escape(special.text) + (r"\s*" if special.rstrip else "")
         for special in longest_first
     )
 

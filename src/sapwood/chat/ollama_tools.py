@@ -66,6 +66,4 @@ class CallIds:
 
 def call_json(call: FoundCall) -> dict[str, Any]:
     """A call of an answer, its arguments in the order in which they were written."""
-    # Half of a surrogate pair, which JSON can spell, cannot be sent.
-    arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False).encode("utf-8", "replace")
-    return {"function": {"name": call.name, "arguments": json.loads(arguments)}}
+    return {"function": {"name": call.name, "arguments": json.loads(call.arguments)}}

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.closed_schema import closed
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
 from sapwood.types import Constraint
@@ -17,6 +18,8 @@ MAX_TEXT = 2**19
 """Characters of a schema or grammar."""
 MAX_CHOICES = 4096
 MAX_DEPTH = 64
+MAX_PROPERTIES = 2000
+"""Of one object in a schema: what they cost grows with the square."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANY_OBJECT = json.dumps({"type": "object"})
@@ -68,7 +71,7 @@ def _named_schema(named: Mapping[str, Any], path: str) -> Constraint:
 def parse_schema(value: object, path: str, *, strict: bool = False) -> Constraint:
     """A JSON schema, or the text of one. Raises RequestError.
 
-    Keywords that cannot be enforced are refused if `strict`, else left out.
+    Keywords that cannot be enforced are refused if `strict`, else left out. Objects are `closed`.
     """
     if isinstance(value, str):
         try:
@@ -78,8 +81,26 @@ def parse_schema(value: object, path: str, *, strict: bool = False) -> Constrain
     if not isinstance(value, dict):
         raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
     check_json(value, path, MAX_DEPTH)
-    given = value if strict else {**value, "x-guidance": {"lenient": True}}
+    check_objects(value, path)
+    given = closed(value) if strict else {**closed(value), "x-guidance": {"lenient": True}}
     return Constraint("json_schema", _bounded(json.dumps(given), path), path)
+
+
+def check_objects(schema: Mapping[str, Any], path: str) -> None:
+    """Raises RequestError for an object of more entries than any schema needs."""
+    waiting: list[object] = [schema]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if len(value) > MAX_PROPERTIES:
+                raise RequestError(
+                    f"{path!r} has an object of {len(value)} entries; at most {MAX_PROPERTIES} are taken",
+                    param=path,
+                    code="invalid_schema",
+                )
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
 
 
 def parse_regex(value: object, path: str) -> Constraint | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from sapwood.chat.body import Body, Text, at, clean_text, shown
+from sapwood.chat.body import Body, Text, at, clean_text, shown, text_in
 from sapwood.chat.messages import Message, Role
 from sapwood.chat.openai_tools import parse_tool_calls
 from sapwood.chat.unsupported import MESSAGE_REFUSED, refuse
@@ -65,7 +65,4 @@ def _part(part: object, path: str) -> str:
         raise RequestError(
             f"'{path}.type' is {shown(part.get('type'))}; only text parts are supported", param=f"{path}.type"
         )
-    text = part.get("text")
-    if not isinstance(text, str):
-        raise RequestError(f"'{path}.text' is {shown(text)}; it must be a string", param=f"{path}.text")
-    return at(f"{path}.text", clean_text, text)
+    return text_in(part, "text", path)

@@ -239,6 +239,7 @@ class CompletionAnswer:
         self._head, self._names, self._shape = head, names, shape
         self._answers = [_Answer() for _ in range(len(shape.prompts) * shape.n)]
         self._scores: dict[int, tuple[TokenLogprob | None, ...]] = {}
+        self._echoes: dict[int, _Listed] = {}
 
     def feed(self, prompt: int, event: Event) -> list[Json]:
         if isinstance(event, Delta):
@@ -253,14 +254,20 @@ class CompletionAnswer:
 
     def _choice(self, index: int, answer: _Answer) -> Json:
         prompt = index // self._shape.n
-        source = self._shape.prompts[prompt]
-        text, tokens, logprobs = answer.text, answer.tokens, answer.logprobs
-        offsets = Offsets(self._names, 0 if self._shape.echo else len(source.text))
-        if self._shape.echo:
-            text, tokens = source.text + text, [*source.tokens, *tokens]
-            logprobs = [*self._scores.get(prompt, ()), *logprobs]
-        listed = completion_logprobs(tokens, logprobs, self._names, offsets) if self._shape.logprobs else None
+        text = self._shape.prompts[prompt].text + answer.text if self._shape.echo else answer.text
+        listed = self._listed(prompt, answer) if self._shape.logprobs else None
         return {"index": index, "text": text, "logprobs": listed, "finish_reason": answer.finish}
+
+    def _listed(self, prompt: int, answer: _Answer) -> Json:
+        source = self._shape.prompts[prompt]
+        if not self._shape.echo:
+            return _listing(answer.tokens, answer.logprobs, self._names, len(source.text)).json
+        # Once for all samples of a prompt.
+        if prompt not in self._echoes:
+            self._echoes[prompt] = _listing(source.tokens, self._scores.get(prompt, ()), self._names, 0)
+        echo = self._echoes[prompt]
+        own = _listing(answer.tokens, answer.logprobs, self._names, echo.end).json
+        return {name: [*echo.json[name], *own[name]] for name in own}
 
 
 class CompletionStream:
@@ -285,9 +292,11 @@ class CompletionStream:
         if self._shape.echo and isinstance(event, PromptScored if self._shape.logprobs else Started):
             scores = event.logprobs if isinstance(event, PromptScored) else ()
             source = self._shape.prompts[prompt]
+            listed = self._listed(first, source.tokens, scores)
+            for index in range(first + 1, first + self._shape.n):
+                self._offsets[index] = Offsets(self._names, self._offsets[first].at)
             return [
-                self._chunk(index, source.text, self._listed(index, source.tokens, scores), None)
-                for index in range(first, first + self._shape.n)
+                self._chunk(index, source.text, listed, None) for index in range(first, first + self._shape.n)
             ]
         return []
 
@@ -314,6 +323,10 @@ class Offsets:
 
     def __init__(self, names: TokenNames, start: int) -> None:
         self._names, self._next = names, start
+
+    @property
+    def at(self) -> int:
+        return self._next
 
     def take(self, token: int) -> int:
         """The offset of `token`, which comes next."""
@@ -353,6 +366,21 @@ def completion_logprobs(
         "top_logprobs": [None if item is None else _top(item, names) for item in logprobs],
         "text_offset": [offsets.take(token) for token in tokens],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """`logprobs` of some tokens, and the offset at which the next one starts."""
+
+    json: Json
+    end: int
+
+
+def _listing(
+    tokens: Sequence[int], logprobs: Sequence[TokenLogprob | None], names: TokenNames, start: int
+) -> _Listed:
+    offsets = Offsets(names, start)
+    return _Listed(completion_logprobs(tokens, logprobs, names, offsets), offsets.at)
 
 
 def _top(item: TokenLogprob, names: TokenNames) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.body import at, clean_text, object_at, shown, text_in
 from sapwood.chat.messages import ToolCall, parsed_object
 from sapwood.chat.template_kwargs import check_json
 from sapwood.chat.tools import ToolUse
@@ -58,15 +58,13 @@ def parse_tool_calls(calls: object, path: str) -> tuple[ToolCall, ...]:
 
 def _made(call: object, path: str) -> ToolCall:
     function = _function(call, path)
-    id, arguments = _object(call, path).get("id"), function.get("arguments")
-    if not isinstance(id, str):
-        raise RequestError(f"'{path}.id' is {shown(id)}; it must be a string", param=f"{path}.id")
+    arguments = function.get("arguments")
     inner = f"{path}.function.arguments"
     if not isinstance(arguments, str):
         raise RequestError(f"{inner!r} is {shown(arguments)}; it must be JSON in a string", param=inner)
     check_json(parsed_object(arguments), inner, MAX_DEPTH)
     return ToolCall(
-        at(f"{path}.id", clean_text, id),
+        text_in(object_at(call, path), "id", path),
         _name(function, f"{path}.function"),
         at(inner, clean_text, arguments) or "{}",
     )
@@ -81,7 +79,7 @@ def _tool(tool: object, path: str) -> Mapping[str, Any]:
             inner = f"{path}.function.{name}"
             raise RequestError(f"{inner!r} is {shown(value)}; it must be {words}", param=inner)
     check_json(tool, path, MAX_DEPTH)
-    return _object(tool, path)
+    return object_at(tool, path)
 
 
 def _chosen(choice: object, names: frozenset[str]) -> ToolUse | None:
@@ -117,20 +115,14 @@ def _known(chosen: list[str], names: frozenset[str], path: str) -> frozenset[str
 
 
 def _function(value: object, path: str) -> Mapping[str, Any]:
-    kind = _object(value, path).get("type", "function")
+    kind = object_at(value, path).get("type", "function")
     if kind != "function":
         raise RequestError(
             f"'{path}.type' is {shown(kind)}; only functions are supported",
             param=f"{path}.type",
             code="unsupported_parameter",
         )
-    return _object(_object(value, path).get("function"), f"{path}.function")
-
-
-def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
-    return value
+    return object_at(object_at(value, path).get("function"), f"{path}.function")
 
 
 def _name(function: Mapping[str, Any], path: str) -> str:

@@ -50,22 +50,23 @@ class _Cached(Body):
     prompt_cache_options: _Options | None = None
 
 
-def parse_prompt_cache(fields: Mapping[str, Any]) -> PromptCache:
-    """The fields of a chat or completion body whose `messages`, if any, are checked already.
+def parse_prompt_cache(fields: Mapping[str, Any], points: Sequence[Breakpoint] | None = None) -> PromptCache:
+    """The fields of a body. `points` are its breakpoints; None for those of its `messages`, which are checked already.
 
     Raises RequestError that names the offending field.
     """
     names = _Cached.model_fields
     body = read_body(_Cached, {name: fields[name] for name in names if name in fields}, {})
     options = body.prompt_cache_options
-    points = tuple(_breakpoints(fields.get("messages") or ()))
+    if points is None:
+        points = _breakpoints(fields.get("messages") or ())
     mode: Mode | None = "implicit" if options is not None or points else None
     return PromptCache(
         key=body.prompt_cache_key,
         retention="in_memory" if body.prompt_cache_retention == "in-memory" else body.prompt_cache_retention,
         mode=mode if options is None or options.mode is None else options.mode,
         ttl=None if options is None else options.ttl,
-        breakpoints=points,
+        breakpoints=tuple(points),
     )
 
 

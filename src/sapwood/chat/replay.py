@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 
 import numpy as np
@@ -56,8 +57,9 @@ def encode_chat(
     """As `encode_conversation`, with replies. Raises RequestError where the template refuses the conversation."""
     prompt = _Prompt(tokenizer, render_conversation(template, conversation))
     found = _found(conversation, replies, prompt.text) if replies.any() else {}
+    closing = cache(lambda: _closing(template, conversation, prompt.specials))
     for turn, each in found.items():
-        _replay(prompt, template, conversation, turn, each)
+        _replay(prompt, closing, conversation.messages[turn], each)
     prompt.encode_until(len(prompt.text))
     if not prompt.ids:
         raise RequestError("the chat template renders these messages to nothing", param="messages")
@@ -82,7 +84,7 @@ def _found(conversation: Conversation, replies: OwnReplies, text: str) -> Mappin
 
 
 def _replay(
-    prompt: _Prompt, template: ChatTemplate, conversation: Conversation, turn: int, replies: Sequence[Reply]
+    prompt: _Prompt, closing: Callable[[], _Closing | None], message: Message, replies: Sequence[Reply]
 ) -> None:
     """Take the one that answered these very tokens, if there is one."""
     for reply in replies:
@@ -90,14 +92,14 @@ def _replay(
             prompt.at <= reply.opening.start
             and prompt.ids_digest_at(reply.opening.start) == reply.opening.ids
         ):
-            end = _end(prompt, template, conversation, conversation.messages[turn], reply)
+            end = _end(prompt, closing, message, reply)
             if end is not None:
                 prompt.replay(reply, end)
                 return
 
 
 def _end(
-    prompt: _Prompt, template: ChatTemplate, conversation: Conversation, message: Message, reply: Reply
+    prompt: _Prompt, closing: Callable[[], _Closing | None], message: Message, reply: Reply
 ) -> int | None:
     """Up to which character of the prompt the reply stands for it; None where that is not sure."""
     start = reply.opening.start
@@ -108,7 +110,7 @@ def _end(
         return start + (len(said) if reply.covered is None else reply.covered)
     if reply.covered is not None:
         return None
-    end = prompt.turn_end(start, _closing(template, conversation, prompt.specials))
+    end = prompt.turn_end(start, closing())
     if end is None:
         return None
     body = prompt.text[start:end]

@@ -158,7 +158,7 @@ def parse_response(
     refuse(extra, _REFUSED)
     prompt = _prompt(body, recall, stem)
     asked = body.prompt_cache_options or _CacheOptions()
-    cache = _cache(fields, prompt)
+    cache = parse_prompt_cache(fields, prompt.breakpoints)
     params = _params(body, vocab_size, defaults, prewarm=bool(asked.prewarm))
     return ResponseCall(
         options=Options(
@@ -227,12 +227,6 @@ def _prompt(body: _PromptBody, recall: Recall, stem: str) -> _Prompt:
         template_kwargs=check_template_kwargs(body.chat_template_kwargs or {}),
     )
     return _Prompt(conversation, items, turns.breakpoints, tools)
-
-
-def _cache(fields: Mapping[str, Any], prompt: _Prompt) -> PromptCache:
-    cache = parse_prompt_cache({name: value for name, value in fields.items() if name != "messages"})
-    mode = cache.mode or ("implicit" if prompt.breakpoints else None)
-    return replace(cache, breakpoints=prompt.breakpoints, mode=mode)
 
 
 def _params(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from sapwood.chat.body import at, clean_text, shown
+from sapwood.chat.body import at, clean_text, object_at, shown, text_in
 from sapwood.chat.draft import Draft
 from sapwood.chat.messages import Message, Role, ToolCall, parsed_object
 from sapwood.chat.openai_tools import MAX_DEPTH
@@ -55,7 +55,7 @@ def parse_items(value: object, *, stem: str, taken: Iterable[str] = ()) -> tuple
     listed = []
     for i, item in enumerate(items):
         path = f"input[{i}]"
-        fields = _object(item, path)
+        fields = object_at(item, path)
         checked = _checked(fields, path)
         id = fields.get("id")
         if not isinstance(id, str) or not 0 < len(id) <= 256 or id in ids:
@@ -158,12 +158,12 @@ def _message(fields: Mapping[str, Any], path: str) -> Json:
 
 
 def _call(fields: Mapping[str, Any], path: str) -> Json:
-    arguments = _text(fields, "arguments", path)
+    arguments = text_in(fields, "arguments", path)
     check_json(parsed_object(arguments), f"{path}.arguments", MAX_DEPTH)
     return {
         "type": "function_call",
-        "call_id": _text(fields, "call_id", path),
-        "name": _text(fields, "name", path),
+        "call_id": text_in(fields, "call_id", path),
+        "name": text_in(fields, "name", path),
         "arguments": arguments,
         "status": "completed",
     }
@@ -172,7 +172,7 @@ def _call(fields: Mapping[str, Any], path: str) -> Json:
 def _result(fields: Mapping[str, Any], path: str) -> Json:
     given, path_of = fields.get("output"), f"{path}.output"
     output = at(path_of, clean_text, given) if isinstance(given, str) else _parts(given, path_of)
-    call_id = _text(fields, "call_id", path)
+    call_id = text_in(fields, "call_id", path)
     return {"type": "function_call_output", "call_id": call_id, "output": output, "status": "completed"}
 
 
@@ -207,15 +207,15 @@ def _parts(content: object, path: str, *, answer: bool = False) -> list[Json]:
     parts = _list(content, path, "text parts", MAX_PARTS)
     if not parts:
         raise RequestError(f"{path!r} is empty; it must hold at least one part", param=path)
-    return [_part(_object(part, f"{path}[{i}]"), f"{path}[{i}]", answer) for i, part in enumerate(parts)]
+    return [_part(object_at(part, f"{path}[{i}]"), f"{path}[{i}]", answer) for i, part in enumerate(parts)]
 
 
 def _part(part: Mapping[str, Any], path: str, answer: bool) -> Json:
     match part.get("type"):
         case "input_text" | "output_text" | "text":
-            text = _text(part, "text", path)
+            text = text_in(part, "text", path)
         case "refusal":
-            text = _text(part, "refusal", path)
+            text = text_in(part, "refusal", path)
         case kind:
             raise RequestError(
                 f"'{path}.type' is {shown(kind)}; only text is supported",
@@ -236,7 +236,7 @@ def _part(part: Mapping[str, Any], path: str, answer: bool) -> Json:
 
 def _texts(parts: object, path: str) -> list[str]:
     listed = _list(parts, path, "text parts", MAX_PARTS)
-    return [_text(_object(part, f"{path}[{i}]"), "text", f"{path}[{i}]") for i, part in enumerate(listed)]
+    return [text_in(object_at(part, f"{path}[{i}]"), "text", f"{path}[{i}]") for i, part in enumerate(listed)]
 
 
 def _list(value: object, path: str, of: str, most: int) -> list[Any]:
@@ -247,16 +247,3 @@ def _list(value: object, path: str, of: str, most: int) -> list[Any]:
     if len(value) > most:
         raise RequestError(f"{path!r} has {len(value)} entries; at most {most} are taken", param=path)
     return value
-
-
-def _object(value: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be an object", param=path)
-    return value
-
-
-def _text(fields: Mapping[str, Any], name: str, path: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str):
-        raise RequestError(f"'{path}.{name}' is {shown(value)}; it must be a string", param=f"{path}.{name}")
-    return at(f"{path}.{name}", clean_text, value)

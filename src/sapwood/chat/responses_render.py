@@ -48,7 +48,6 @@ class ResponseShape:
         echo: the fields of the body that it repeats.
         settle: what its prompt is told to have cost; asked once, when it begins to be read.
         reading: how its tool calls and its reasoning are found.
-        parallel: several calls are given, not only the first.
         scored: with logprobs.
         seal: reasoning is also given in the form that clients carry.
         prewarm: there is nothing to be said.
@@ -63,7 +62,6 @@ class ResponseShape:
     settle: Callable[[Usage], CacheCounts]
     keep: Callable[[Json], None]
     reading: ToolReading | None = None
-    parallel: bool = True
     scored: bool = False
     seal: bool = False
     prewarm: bool = False
@@ -168,8 +166,6 @@ class _Answer:
         match piece:
             case Thought(text):
                 return self.output.think(text)
-            case CallStart(index) | CallPart(index) | CallEnd(index) if index and not self.shape.parallel:
-                return []
             case CallStart():
                 return self.output.begin_call(piece.id, piece.name)
             case CallPart():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sapwood.chat.body import shown
+from sapwood.chat.body import object_at
 from sapwood.chat.openai_tools import MAX_DEPTH, Tools, parse_tools
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
@@ -34,9 +34,7 @@ def parse_response_tools(tools: list[Any] | None, choice: object, parallel: bool
     """`tools`, `tool_choice` and `parallel_tool_calls`. Raises RequestError that names the offending field."""
     functions, skipped = [], []
     for i, tool in enumerate(tools or ()):
-        if not isinstance(tool, dict):
-            raise RequestError(f"'tools[{i}]' is {shown(tool)}; it must be an object", param=f"tools[{i}]")
-        kind = tool.get("type", "function")
+        kind = object_at(tool, f"tools[{i}]").get("type", "function")
         if kind == "function":
             check_json(tool, f"tools[{i}]", MAX_DEPTH)
             functions.append((i, tool))

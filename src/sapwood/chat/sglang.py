@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sapwood.chat.body import Body, Integer, Number, Text, at, clean_text, read_body, shown
+from sapwood.chat.body import Body, Integer, Number, Text, object_at, read_body, shown, text_at
 from sapwood.chat.native_body import (
     MAX_STOP_TOKENS,
     MAX_STOPS,
@@ -29,6 +29,8 @@ from sapwood.types import Constraint, SamplingDefaults, SamplingParams
 MAX_NEW_TOKENS = 128
 """Where a client says nothing."""
 MOST_TOP = 100
+MAX_FORMS = 16
+"""Different schemas and grammars in one call: each may take a second or more."""
 
 _BODY_REFUSED: Mapping[str, Neutral] = MappingProxyType(
     {
@@ -141,6 +143,13 @@ def parse_generate(fields: Mapping[str, Any], *, vocab_size: int) -> GenerateCal
     # The settings are most often one object for all prompts: each schema is read once.
     own = {path: params for params, (_, path) in zip(parsed, drawn, strict=True)}
     forms = {path: _form(params, path) for path, params in own.items()}
+    different = {(form.kind, form.text) for form in forms.values() if form is not None}
+    if len(different) > MAX_FORMS:
+        raise RequestError(
+            f"'sampling_params' have {len(different)} different schemas or grammars; at most {MAX_FORMS} are taken",
+            param="sampling_params",
+            hint="split the call",
+        )
     samples = sum(params.n or 1 for params in parsed)
     if samples > MAX_SEQUENCES:
         raise RequestError(
@@ -202,9 +211,7 @@ def _params_fields(given: Any, i: int, count: int, batch: bool) -> tuple[Mapping
     path = "sampling_params"
     if batch and isinstance(given, list):
         given, path = _entry(given, i, count, path), f"{path}[{i}]"
-    if given is not None and not isinstance(given, dict):
-        raise RequestError(f"{path!r} is {shown(given)}; it must be an object", param=path)
-    return given or {}, path
+    return {} if given is None else object_at(given, path), path
 
 
 def _form(params: _Params, path: str) -> Constraint | None:
@@ -262,9 +269,7 @@ def _prompt(
 
 def _tokens_or_text(name: str, value: Any, path: str, vocab_size: int) -> Prompt:
     if name == "text":
-        if not isinstance(value, str):
-            raise RequestError(f"{path!r} is {shown(value)}; it must be a string", param=path)
-        return at(path, clean_text, value)
+        return text_at(value, path)
     if not isinstance(value, list) or not value:
         raise RequestError(f"{path!r} is {shown(value)}; it must be a list of token ids", param=path)
     return check_tokens(value, path, vocab_size)

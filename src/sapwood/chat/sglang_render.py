@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sapwood.chat.native_answer import Clock, Growing, Watch, ending_of, logprob_of
@@ -35,6 +36,8 @@ class GenerateAnswer:
     ) -> None:
         self._names, self._shapes, self._with_text = names, shapes, with_text
         self._listed = batch or any(shape.params.n > 1 for shape in shapes)
+        self._firsts = [0, *accumulate(shape.params.n for shape in shapes)]
+        """Index of the first answer to each prompt."""
         self._watch = Watch(clock)
         self._usages: dict[int, Usage] = {}
         self._scores: dict[int, tuple[TokenLogprob | None, ...]] = {}
@@ -133,8 +136,7 @@ class GenerateStream(GenerateAnswer):
             return []
         frame = self._object(prompt, event.sample)
         if self._listed:
-            first = sum(shape.params.n for shape in self._shapes[:prompt])
-            frame["index"] = first + event.sample
+            frame["index"] = self._firsts[prompt] + event.sample
         return [frame]
 
     def end(self, usages: Sequence[Usage]) -> list[Any]:  # noqa: ARG002

@@ -23,6 +23,11 @@ def encode_event(payload: Mapping[str, object]) -> bytes:
     return f"data: {text.translate(_LINE_BREAKS)}\n\n".encode()
 
 
+def encode_named_event(payload: Mapping[str, object]) -> bytes:
+    """As `encode_event`, with the payload's `type` as the event's name."""
+    return f"event: {payload['type']}\n".encode() + encode_event(payload)
+
+
 class SseReader:
     """Takes bytes as the network cuts them and gives the `data` of each complete event."""
 

@@ -77,6 +77,7 @@ class ToolReading:
         markers: control tokens of the vocabulary that belong to either: they leave no text of their own.
         thinks: whether the answer may begin with a thought.
         thought_open: the prompt ends inside one.
+        parallel: whether an answer may make several calls; if not, only the first is given.
     """
 
     style: ToolStyle
@@ -84,6 +85,7 @@ class ToolReading:
     markers: Mapping[int, str]
     thinks: bool = False
     thought_open: bool = False
+    parallel: bool = True
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, style: ToolStyle, names: frozenset[str]) -> ToolReading:
@@ -105,7 +107,8 @@ class ToolReading:
         names = frozenset[str]() if use is None else use.names
         markers = _control_tokens(tokenizer, (*MARKERS, *TAGS) if use is not None else TAGS)
         opened = template.thinks and left_open(tokenizer, conversation, prompt)
-        return cls(template.tool_style, names, markers, template.thinks, opened)
+        parallel = use is None or use.parallel
+        return cls(template.tool_style, names, markers, template.thinks, opened, parallel)
 
     def reader(self, answer_id: str) -> AnswerReader:
         """A reader for one sample that gives whole calls; `answer_id` makes their ids."""
@@ -118,6 +121,7 @@ class ToolReading:
             ToolCallParser(self.style, self.names) if self.names else None,
             self.markers,
             answer_id,
+            parallel=self.parallel,
         )
 
 
@@ -135,9 +139,11 @@ class FragmentReader:
         parser: ToolCallParser | None,
         markers: Mapping[int, str],
         answer_id: str,
+        *,
+        parallel: bool,
     ) -> None:
         self._thoughts, self._parser = thoughts, parser
-        self._markers, self._answer_id = markers, answer_id
+        self._markers, self._answer_id, self._parallel = markers, answer_id, parallel
         self._undecided = 0
         self.calls = self.reasoning_tokens = 0
 
@@ -150,7 +156,9 @@ class FragmentReader:
             pieces += [piece] if isinstance(piece, Thought) else self._parsed(piece)
         if over and self._parser is not None:
             pieces += map(self._numbered, self._parser.end())
-        return pieces
+        if self._parallel:
+            return pieces
+        return [piece for piece in pieces if isinstance(piece, str | Thought) or piece.index == 0]
 
     @property
     def thinks(self) -> bool:

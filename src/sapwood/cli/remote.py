@@ -43,7 +43,7 @@ class RemoteModel:
         return self._turn
 
     def answer(self, messages: Sequence[Mapping[str, str]], options: Options) -> Iterator[str | Thought]:
-        """The assistant's next message, piece by piece, after what it thinks. Raises RequestError when the server refuses it."""
+        """What the assistant thinks and says next, piece by piece. Raises RequestError when the server refuses it."""
         body = {
             "model": self._model,
             "messages": list(messages),

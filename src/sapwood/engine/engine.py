@@ -238,7 +238,7 @@ class Engine:
         if sample is None:
             return []  # A sibling failed in this very step, and the request with it.
         if outcome.error is not None:
-            return self._fail(sample, outcome.error)
+            return self._fail(sample, outcome.error, dead_end=outcome.dead_end)
         answer = self._answers[sample.sequence.request.id]
         self.tally.computed_tokens += outcome.computed
         events: list[Event] = []
@@ -334,12 +334,14 @@ class Engine:
             self.tally.time_to_first_token.observe(now - answer.added_at)
         sample.last_token_at = now
 
-    def _fail(self, sample: Sample, reason: str, *, refused: bool = False) -> list[Event]:
+    def _fail(
+        self, sample: Sample, reason: str, *, refused: bool = False, dead_end: bool = False
+    ) -> list[Event]:
         """One sample's failure ends its request."""
         answer = self._answers[sample.sequence.request.id]
         self.tally.failures += 1
         self._stop_samples(answer)
-        return [self._close(answer, reason, refused=refused)]
+        return [self._close(answer, reason, refused=refused, dead_end=dead_end)]
 
     def _fail_refused(self) -> list[Event]:
         """Not while a plan is out: a refused sample's siblings may be part of it."""
@@ -364,6 +366,8 @@ class Engine:
         asked = sequence.prompt_len if sequence.sample == 0 and sequence.reads_cache else 0
         self._curve.observe(sequence.namespace, sequence.tokens[: sequence.computed], asked, self.cache.now)
 
-    def _close(self, answer: Answer, error: str | None = None, *, refused: bool = False) -> Finished:
+    def _close(
+        self, answer: Answer, error: str | None = None, *, refused: bool = False, dead_end: bool = False
+    ) -> Finished:
         del self._answers[answer.request.id]
-        return Finished(answer.request.id, answer.usage, error, refused)
+        return Finished(answer.request.id, answer.usage, error, refused, dead_end)

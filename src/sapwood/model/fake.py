@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from sapwood.errors import DeadEndError
 from sapwood.plan import SampleOrder, SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.types import SamplingParams, SeqId, TokenLogprob
 
@@ -112,7 +113,10 @@ class FakeRunner:
         self._sums[written] = sums
         self.computed_tokens += len(work.tokens)
         self.computed_by_seq[work.seq] = self.computed_by_seq.get(work.seq, 0) + len(work.tokens)
-        drawn = None if work.sample is None else self._draw(int(sums[-1]), work.sample)
+        try:
+            drawn = None if work.sample is None else self._draw(int(sums[-1]), work.sample)
+        except DeadEndError as error:
+            return SequenceResult(work.seq, error=error.message, dead_end=True)
         return SequenceResult(work.seq, drawn, self._scores(work, sums))
 
     # ---- what pages hold ---------------------------------------------------------------------------------

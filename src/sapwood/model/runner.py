@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sapwood.errors import DeadEndError
 from sapwood.model import sampler
 from sapwood.model.ops import StepSpans
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
@@ -62,6 +63,8 @@ class ModelRunner:
         try:
             scores = tuple(self._scores(hidden, share))
             token = sampler.draw(drawn[work.seq], work.sample) if work.sample is not None else None
+        except DeadEndError as error:
+            return SequenceResult(work.seq, error=error.message, dead_end=True)
         except ValueError as error:
             return SequenceResult(work.seq, error=str(error))
         except Exception as error:  # Whatever it is, it is about this sequence: the others get their tokens.

@@ -38,3 +38,5 @@ class Outcome:
     drawn: TokenLogprob | None = None
     error: str | None = None
     """It failed; the scheduler has already dropped it."""
+    dead_end: bool = False
+    """With `error`: its guide allows no token."""

@@ -168,7 +168,7 @@ class Scheduler:
             # Its pages may hold anything: they are freed, never committed.
             self._unseat(sequence)
             self._release(sequence)
-            return Outcome(sequence, prompt_done=False, error=answer.error)
+            return Outcome(sequence, prompt_done=False, error=answer.error, dead_end=answer.dead_end)
         before = sequence.computed
         sequence.computed = work.start + len(work.tokens)
         if before < sequence.prompt_len or len(work.tokens) > 1:

@@ -9,25 +9,21 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sapwood.chat import (
-    Json,
-    Render,
-    encode_event,
-    read_json,
-)
+from sapwood.chat import Json, Render, read_json
 from sapwood.chat.anthropic import parse_count, parse_messages
 from sapwood.chat.anthropic_render import MessageAnswer, MessageShape, MessageStream
-from sapwood.chat.forced_calls import constrained
-from sapwood.chat.thinking import closed, with_thinking
+from sapwood.chat.sse import encode_named_event
+from sapwood.chat.thinking import with_thinking
 from sapwood.chat.tool_answer import ToolReading
-from sapwood.errors import ContextLengthError, OutOfPagesError, UnavailableError
+from sapwood.errors import OutOfPagesError, UnavailableError
 from sapwood.server.anthropic_contract import by_contract, physically
 from sapwood.server.body import read_limited
 from sapwood.server.caller import Caller, caller_of
-from sapwood.server.chat_prompt import chat_prompt, chat_tokens
+from sapwood.server.chat_prompt import answer_form, chat_prompt, chat_tokens
 from sapwood.server.errors import error_json, status_of
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
+from sapwood.server.native import fitted
 from sapwood.server.openai_routes import check_model
 from sapwood.server.promises import retaining
 from sapwood.server.slot import Slot
@@ -36,10 +32,6 @@ from sapwood.types import Request
 from sapwood.types import Scope as CacheScope
 
 _OVERLOADED = 529
-
-
-def _frame(event: Json) -> bytes:
-    return f"event: {event['type']}\n".encode() + encode_event(event)
 
 
 def _status(error: Exception) -> int:
@@ -66,7 +58,8 @@ def _error(error: Exception, request_id: str) -> Json:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 
-ANTHROPIC = Wire(b"text/event-stream; charset=utf-8", _frame, b"", _frame({"type": "ping"}), _error, _status)
+_PING = encode_named_event({"type": "ping"})
+ANTHROPIC = Wire(b"text/event-stream; charset=utf-8", encode_named_event, b"", _PING, _error, _status)
 
 
 class AnthropicRoutes:
@@ -113,19 +106,16 @@ def prepare_message(order: Order) -> Job:
     options, use = call.options, call.calls
     check_model(options.model, order.served_name)
     order.room.check_conversation(call.conversation)
-    style = built.template.tool_style
-    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
-    form = constrained(options.params.constraint, call.conversation.tools, use, style, markers)
+    form = answer_form(built, options.params.constraint, call.conversation, use)
     thinks = call.thinks and form is None
     call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=thinks))
     conversation = call.conversation
     prompt = chat_prompt(order, conversation)
-    tokens = prompt.tokens
-    if form is not None and built.template.thinks:
-        tokens = closed(built.tokenizer, conversation, tokens)
+    tokens = prompt.before(form)
     id = order.head("msg_01").id
     params = replace(options.params, constraint=form)
-    request = _fitted(order, Request(id, tokens, params, CacheScope(tenant=order.caller.tenant)))
+    request = Request(id, tokens, params, CacheScope(tenant=order.caller.tenant))
+    request = fitted(order, request, cut=True, param="messages")
     contract = order.ledgers.shows_contract("anthropic")
     planned = by_contract(order, id, call, prompt, tokens) if contract else None
     shape = MessageShape(
@@ -135,25 +125,9 @@ def prepare_message(order: Order) -> Job:
         settle=planned or physically,
         stops=options.params.stop,
         reading=ToolReading.after(built.tokenizer, built.template, conversation, tokens, use),
-        parallel=use is not None and use.parallel,
     )
     render: Render = (MessageStream if options.stream else MessageAnswer)(shape, built.tokenizer)
     render = prompt.remembered(render, request, shape.reading)
     request = retaining(order, request, None if planned is None else planned.plan)
     ignored = tuple(name for name in options.ignored if name != "thinking" or not built.template.thinks)
     return Job(id, (request,), render, options.stream, prompt.place, ignored)
-
-
-def _fitted(order: Order, request: Request) -> Request:
-    """Clients ask for tens of thousands of tokens by habit: an answer may end where the context does.
-
-    Raises ContextLengthError for a prompt that is too long by itself.
-    """
-    params = request.params
-    if len(request.prompt) + (params.max_tokens or 0) > order.longest:
-        request = replace(request, params=replace(params, max_tokens=None))
-    try:
-        order.built.loop.check(request)
-    except ContextLengthError as error:
-        raise ContextLengthError(error.message, param="messages", hint=error.hint) from None
-    return request

@@ -1,7 +1,7 @@
 """A chat's prompt as every dialect makes it: earlier answers in their own tokens, and this one kept for later.
 
-prompt = chat_prompt(order, conversation, scope)     # `prompt.tokens` go to the engine
-render = prompt.remembered(render, params, reading)  # the render that knows what the client is told
+prompt = chat_prompt(order, conversation, scope)     # `prompt.before(form)` goes to the engine
+render = prompt.remembered(render, request, reading) # the render that knows what the client is told
 Job(…, place=prompt.place)
 """
 
@@ -10,17 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sapwood.chat import Conversation, Place, Render, ToolReading, place_in_conversation, place_in_prompt
+from sapwood.chat import (
+    Conversation,
+    Place,
+    Render,
+    ToolReading,
+    ToolUse,
+    constrained,
+    place_in_conversation,
+    place_in_prompt,
+)
 from sapwood.chat.remember import Keeping, Remembering
 from sapwood.chat.replay import EncodedChat, Replayed, encode_chat
 from sapwood.chat.replies import OwnReplies
 from sapwood.chat.spots import Spot, block_ends
+from sapwood.chat.thinking import closed
 from sapwood.server.caller import Caller
 from sapwood.server.generate import Order
 from sapwood.server.ports import Built
 from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
-from sapwood.types import Request, Scope
+from sapwood.types import Constraint, Request, Scope
 
 _HERE = Scope()
 
@@ -42,6 +52,12 @@ class ChatPrompt:
     @property
     def replayed(self) -> tuple[Replayed, ...]:
         return self.encoded.replayed
+
+    def before(self, form: Constraint | None) -> tuple[int, ...]:
+        """The tokens that the answer follows: where it must have a form, no thought is left open."""
+        if form is None or not self.built.template.thinks:
+            return self.tokens
+        return closed(self.built.tokenizer, self.conversation, self.tokens)
 
     def place(self, _prompt: int, token: int) -> Place:
         """As `Job.place`."""
@@ -77,17 +93,28 @@ class ChatPrompt:
         if opening is None or request.prompt != self.tokens:
             return render
         goes_on = self.conversation.continue_final_message
+        # Of an answer with calls that were not told, all are kept, so that it is not taken for what was told.
+        whole = None if reading is None else replace(reading, parallel=True)
         keeping = Keeping(
             self.replies,
             opening,
             self.built.tokenizer,
             self.tokens,
             stops=bool(request.params.stop),
-            reader=None if reading is None else lambda: reading.reader(""),
+            reader=None if whole is None else lambda: whole.reader(""),
             markers={} if reading is None else reading.markers,
             continued=self.conversation.messages[-1].text if goes_on else "",
         )
         return Remembering(render, keeping)
+
+
+def answer_form(
+    built: Built, wanted: Constraint | None, conversation: Conversation, use: ToolUse | None
+) -> Constraint | None:
+    """As `constrained`, of the model's way to write calls."""
+    style = built.template.tool_style
+    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
+    return constrained(wanted, conversation.tools, use, style, markers)
 
 
 def chat_prompt(order: Order, conversation: Conversation, scope: Scope = _HERE) -> ChatPrompt:

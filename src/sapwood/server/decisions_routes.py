@@ -6,7 +6,6 @@ input, which the scheduler has one of them compute for all; the same holds for t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,8 +20,9 @@ from sapwood.contract import OPENAI_BREAKPOINTS, Block, Plan, seconds_of
 from sapwood.errors import ContextLengthError, RequestError
 from sapwood.server.generate import Job, Order
 from sapwood.server.ledgers import SharedLedger
-from sapwood.server.openai_contract import CHAT_TTLS
+from sapwood.server.openai_contract import CHAT_TTLS, retained, sharing_key
 from sapwood.server.openai_routes import check_model
+from sapwood.server.promises import retaining
 from sapwood.server.room import CALL_BYTES
 from sapwood.types import Event, Request, SamplingParams, Scope, Usage
 
@@ -43,16 +43,21 @@ def prepare_decisions(order: Order) -> Job:
     prompts = encode_decisions(built.tokenizer, built.template, call, end)
     head = order.head("decision")
     requests = _requests(order, head.id, call, prompts)
-    render = _told(order, fields, cache, call, prompts, DecisionsAnswer(head.model, call.questions, prompts))
+    render: Render = DecisionsAnswer(head.model, call.questions, prompts)
+    if order.ledgers.shows_contract("openai"):
+        ledger, plan = _promised(order, fields, cache, call, prompts)
+        render = _Contracted(render, ledger, plan)
+        requests = (retaining(order, requests[0], plan), *requests[1:])
     answers = weighed(prompts)
 
     def place(prompt: int, token: int) -> Place:
         at, tokens = answers[prompt], requests[prompt].prompt
-        if token >= at.start:
+        end = at.start - prompts.closing
+        if token >= end:
             return replace(place_in_prompt(built.tokenizer, tokens, token), part=None)
         conversation = conversation_of(call, call.questions[at.question], built.template)
         return place_in_conversation(
-            built.tokenizer, order.room.lengths, built.template, conversation, tokens[: at.start], token
+            built.tokenizer, order.room.lengths, built.template, conversation, tokens[:end], token
         )
 
     return Job(head.id, requests, render, False, place, call.ignored)
@@ -101,29 +106,24 @@ def _requests(order: Order, id: str, call: DecisionCall, prompts: DecisionPrompt
 
 def _cache(fields: Mapping[str, Any], call: DecisionCall) -> PromptCache:
     """What the cache fields ask for. Raises RequestError for wrong values in them."""
-    cache = parse_prompt_cache({name: value for name, value in fields.items() if name != "messages"})
-    if cache.ttl not in (None, *CHAT_TTLS):
-        path = "prompt_cache_options.ttl"
-        raise RequestError(f"{path!r} must be {' or '.join(CHAT_TTLS)} on this route", param=path)
-    mode = "implicit" if cache.mode is None and call.input.breakpoints else cache.mode
-    return replace(cache, mode=mode, breakpoints=call.input.breakpoints)
+    cache = parse_prompt_cache(fields, call.input.breakpoints)
+    for ttl in (cache.ttl, *(point.ttl for point in cache.breakpoints)):
+        if ttl not in (None, *CHAT_TTLS):
+            path = "prompt_cache_options.ttl"
+            raise RequestError(f"{path!r} must be {' or '.join(CHAT_TTLS)} on this route", param=path)
+    return cache
 
 
-def _told(
-    order: Order,
-    fields: Mapping[str, Any],
-    cache: PromptCache,
-    call: DecisionCall,
-    prompts: DecisionPrompts,
-    render: Render,
-) -> Render:
-    """`render`, with the numbers of the ledger that OpenAI's routes show. Its rules are applied to the input alone."""
-    if not order.ledgers.shows_contract("openai"):
-        return render
-    ledger = order.ledgers.openai if cache.mode is None else order.ledgers.openai_breakpoints
-    blocks = () if cache.mode is None else _blocks(order, cache, call, prompts)
-    settings = {"tools": json.dumps([cache.key, fields.get("cache_salt")])}
-    return _Contracted(render, ledger, ledger.plan(order.namespace, prompts.shared, blocks, settings))
+def _promised(
+    order: Order, fields: Mapping[str, Any], cache: PromptCache, call: DecisionCall, prompts: DecisionPrompts
+) -> tuple[SharedLedger, Plan]:
+    """What OpenAI's rules say of the input, which alone they are applied to."""
+    if cache.mode is None:
+        ledger, blocks = order.ledgers.openai, retained(cache, len(prompts.shared))
+    else:
+        ledger, blocks = order.ledgers.openai_breakpoints, _blocks(order, cache, call, prompts)
+    settings = {"tools": sharing_key(cache, fields)}
+    return ledger, ledger.plan(order.namespace, prompts.shared, blocks, settings)
 
 
 def _blocks(

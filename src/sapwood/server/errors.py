@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from starlette.exceptions import HTTPException
 
 from sapwood.chat import Json
 from sapwood.errors import NotFoundError, OutOfPagesError, RequestError, SapwoodError, UnavailableError
+
+_Said = TypeVar("_Said", str, str | None)
 
 MAX_PATH = 100
 """Characters of a path that are said back."""
@@ -95,7 +99,7 @@ def error_json(error: Exception) -> Json:
     status = status_of(error)
     kind = "invalid_request_error" if status < 500 else "server_error"
     param, code = (error.param, error.code) if isinstance(error, RequestError) else (None, _code(status))
-    return {"error": {"message": _message(error), "type": kind, "param": param, "code": code}}
+    return {"error": {"message": _text(_message(error)), "type": kind, "param": _text(param), "code": code}}
 
 
 def error_headers(error: Exception) -> dict[str, str]:
@@ -128,6 +132,11 @@ def _message(error: Exception) -> str:
     if isinstance(error, HTTPException):
         return error.detail
     return "internal error; the server's log has the details"
+
+
+def _text(said: _Said) -> _Said:
+    """What a client wrote and is told again may hold half of a surrogate pair, which cannot be sent."""
+    return said if said is None else said.encode("utf-8", "replace").decode()
 
 
 def _code(status: int) -> str | None:

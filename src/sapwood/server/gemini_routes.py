@@ -10,18 +10,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from sapwood.chat import Conversation, Json, Message, Render, ToolReading, ToolUse, constrained, read_json
+from sapwood.chat import Conversation, Json, Message, Render, ToolReading, ToolUse, read_json
 from sapwood.chat.gemini import GeminiPrompt, model_name, parse_count, parse_generate
 from sapwood.chat.gemini_prefix import behind, continue_prefix
 from sapwood.chat.gemini_render import GeminiAnswer, GeminiShape, GeminiStream
 from sapwood.chat.replay import EncodedChat
 from sapwood.chat.replies import OwnReplies
-from sapwood.chat.thinking import closed, with_thinking
+from sapwood.chat.thinking import with_thinking
 from sapwood.contract import GEMINI, implicit_billing
 from sapwood.errors import NotFoundError, RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.caller import caller_of
-from sapwood.server.chat_prompt import ChatPrompt, encoded_prompt
+from sapwood.server.chat_prompt import ChatPrompt, answer_form, encoded_prompt
 from sapwood.server.explain import Explanations
 from sapwood.server.gemini_caches import CachedContent, CachedContents
 from sapwood.server.gemini_models import gemini_model
@@ -101,15 +101,11 @@ def _job(order: Order, *, stream: bool) -> Job:
     check_model(model_name(order.path["id"]), order.served_name)
     call = parse_generate(read_json(order.body), vocab_size=facts.vocab_size, defaults=facts.sampling)
     asked = _Asked.of(call.prompt, order.ledgers.gemini_objects, tenant, order.room)
-    style = built.template.tool_style
-    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
-    form = constrained(call.params.constraint, asked.conversation.tools, asked.use, style, markers)
+    form = answer_form(built, call.params.constraint, asked.conversation, asked.use)
     asked = _thinking(asked, built, False if form is not None else call.thinks)
     scope = Scope(tenant=tenant)
     prompt = asked.encoded(built, order.room, order.replies.of(scope))
-    tokens = prompt.tokens
-    if form is not None and built.template.thinks:
-        tokens = closed(built.tokenizer, asked.conversation, tokens)
+    tokens = prompt.before(form)
     id, params = order.head("gen").id, replace(call.params, constraint=form)
     request = fitted(order, Request(id, tokens, params, scope, retain=_kept(order, asked)), cut=True)
     shape = GeminiShape(

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from sapwood.chat import Head, Json, Place, Render
 from sapwood.chat.replies import ReplyStore
-from sapwood.errors import UnavailableError
+from sapwood.errors import DeadEndError, SapwoodError, UnavailableError
 from sapwood.server.body import read_limited
 from sapwood.server.caller import Caller, caller_of
 from sapwood.server.disconnect import unless_gone
@@ -28,10 +28,13 @@ from sapwood.server.ports import Built, Engine
 from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
 from sapwood.server.wire import OPENAI, WIRE_KEY, Wire
-from sapwood.types import Delta, Finished, Request, Started, Usage
+from sapwood.types import Delta, Finished, PromptScored, Request, Started, Usage
 
 HEADER_PATIENCE = 15.0
 """Seconds a stream waits for its first event, so that early failures are real HTTP statuses."""
+
+AT_ONCE = 1000
+"""Tokens whose scores are written without letting others have a turn."""
 
 KEEP_ALIVE_SECONDS = 10.0
 """Silence after which a stream says that it is still there."""
@@ -148,6 +151,7 @@ class _Call:
         self._tenant = order.caller.tenant
         self._usages: dict[int, Usage] = {}
         self._finished: set[int] = set()
+        self._scores = 0
         self._submitted_at = time.monotonic()
 
     async def whole(self, send: Send) -> None:
@@ -155,8 +159,7 @@ class _Call:
         async with MergedEvents(self._engine, self._job.requests) as events:
             while self._open:
                 self._feed(await events.take(None))
-        (answer,) = self._job.render.end(self._final_usages)
-        body = json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+        body = await _apart(self._scores, self._whole_body)
         headers = [
             *self._headers(),
             (b"content-type", b"application/json"),
@@ -169,7 +172,7 @@ class _Call:
         """Frame by frame. What fails after the first byte is told in the stream, which then ends."""
         async with MergedEvents(self._engine, self._job.requests) as events:
             first = await _quiet_take(events, HEADER_PATIENCE)
-            chunks = self._wire.keep_alive if first is None else self._chunks(first)
+            chunks = self._wire.keep_alive if first is None else await self._chunks(first)
             headers = [
                 *self._headers(),
                 (b"content-type", self._wire.content_type),
@@ -185,7 +188,7 @@ class _Call:
         try:
             while self._open:
                 arrival = await _quiet_take(events, KEEP_ALIVE_SECONDS)
-                chunk = self._wire.keep_alive if arrival is None else self._chunks(arrival)
+                chunk = self._wire.keep_alive if arrival is None else await self._chunks(arrival)
                 if chunk:
                     yield chunk
             yield self._framed(self._job.render.end(self._final_usages)) + self._wire.end
@@ -210,14 +213,27 @@ class _Call:
     def _final_usages(self) -> list[Usage]:
         return [self._usages[prompt] for prompt in range(len(self._job.requests))]
 
-    def _chunks(self, arrival: Arrival) -> bytes:
-        return self._framed(self._feed(arrival))
+    def _whole_body(self) -> bytes:
+        (answer,) = self._job.render.end(self._final_usages)
+        return _encoded(answer, 2)
+
+    async def _chunks(self, arrival: Arrival) -> bytes:
+        return await _apart(self._scored(arrival), lambda: self._framed(self._feed(arrival)))
+
+    def _scored(self, arrival: Arrival) -> int:
+        """How many tokens of the answer get their scores by an event; a prompt's get them in each sample."""
+        event = arrival.event
+        if isinstance(event, PromptScored):
+            params = self._job.requests[arrival.prompt].params
+            return max(len(event.logprobs) - params.prompt_logprobs_start, 0) * params.n
+        return len(event.logprobs) if isinstance(event, Delta) else 0
 
     def _framed(self, chunks: Iterable[Json]) -> bytes:
         return b"".join(self._wire.frame(chunk) for chunk in chunks)
 
     def _feed(self, arrival: Arrival) -> list[Json]:
         event = arrival.event
+        self._scores += self._scored(arrival)
         if isinstance(event, Started | Finished):
             self._note_usage(arrival.prompt, event.usage)
         elif isinstance(event, Delta):
@@ -225,7 +241,7 @@ class _Call:
         if isinstance(event, Finished):
             self._finished.add(arrival.prompt)
             if event.error is not None:
-                raise UnavailableError(event.error) if event.refused else EngineFailedError(event.error)
+                raise _failure(event.error, event, self._job.requests[arrival.prompt])
         return self._job.render.feed(arrival.prompt, event)
 
     def _note_usage(self, prompt: int, usage: Usage) -> None:
@@ -252,6 +268,14 @@ class _Call:
         return headers
 
 
+def _failure(reason: str, event: Finished, request: Request) -> SapwoodError:
+    """Whose fault it was decides how it is told."""
+    if event.dead_end:
+        constraint = request.params.constraint
+        return DeadEndError(reason, param=None if constraint is None else constraint.param)
+    return (UnavailableError if event.refused else EngineFailedError)(reason)
+
+
 def _within(job: Job, caller: Caller) -> Job:
     """The job with all its requests in the caller's namespace, whatever its dialect or its body said."""
     requests = (
@@ -266,6 +290,23 @@ async def _quiet_take(events: MergedEvents, patience: float) -> Arrival | None:
         return await events.take(patience)
     except TimeoutError:
         return None
+
+
+def _encoded(value: object, levels: int) -> bytes:
+    """JSON, written entry by entry in so many `levels` of it: others have a turn between two of them."""
+    if levels and isinstance(value, dict):
+        fields = (
+            f"{json.dumps(name)}:".encode() + _encoded(each, levels - 1) for name, each in value.items()
+        )
+        return b"{" + b",".join(fields) + b"}"
+    if levels and isinstance(value, list):
+        return b"[" + b",".join(_encoded(each, levels - 1) for each in value) + b"]"
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+
+
+async def _apart(scores: int, work: Callable[[], bytes]) -> bytes:
+    """`work()`, by a worker thread where it is long: others are answered meanwhile."""
+    return await run_in_threadpool(work) if scores > AT_ONCE else work()
 
 
 def _header(name: str, value: object) -> tuple[bytes, bytes]:

@@ -29,10 +29,11 @@ class DialectEndpoint:
         await response(scope, receive, send)
 
 
-def fitted(order: Order, request: Request, *, cut: bool) -> Request:
+def fitted(order: Order, request: Request, *, cut: bool, param: str = "prompt") -> Request:
     """`request` if the engine will take it. Raises RequestError, ContextLengthError for a prompt too long.
 
-    Where `cut` is true, an answer longer than what is left beside the prompt is let end there instead.
+    Where `cut` is true, an answer longer than what is left beside the prompt is let end there instead: clients
+    ask for a lot of tokens by habit. `param` is the field that holds the prompt.
     """
     params = request.params
     if cut and len(request.prompt) + (params.max_tokens or 0) > order.longest:
@@ -40,5 +41,5 @@ def fitted(order: Order, request: Request, *, cut: bool) -> Request:
     try:
         order.built.loop.check(request)
     except ContextLengthError as error:
-        raise ContextLengthError(error.message, param="prompt", hint="shorten the prompt") from None
+        raise ContextLengthError(error.message, param=param, hint="shorten the prompt") from None
     return request

@@ -20,17 +20,16 @@ from sapwood.chat import (
     Place,
     Render,
     ToolReading,
-    constrained,
     encode_prompt,
     place_in_prompt,
     read_json,
 )
 from sapwood.chat.ollama import OllamaCall, parse_ollama_chat, parse_ollama_generate
 from sapwood.chat.ollama_render import OllamaAnswer, OllamaShape, OllamaStream
-from sapwood.chat.thinking import closed, with_thinking, without_thinking
+from sapwood.chat.thinking import with_thinking, without_thinking
 from sapwood.errors import NotFoundError, RequestError
 from sapwood.server.body import read_limited
-from sapwood.server.chat_prompt import ChatPrompt, chat_prompt
+from sapwood.server.chat_prompt import ChatPrompt, answer_form, chat_prompt
 from sapwood.server.errors import error_json
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
@@ -148,17 +147,13 @@ def _chat_prompt(order: Order, call: OllamaCall, conversation: Conversation) -> 
     """Where the answer must have a form, the model does not think first: it would be no part of the form."""
     tokenizer, template = order.built.tokenizer, order.built.template
     order.room.check_conversation(conversation)
-    style = template.tool_style
-    markers = ToolReading.of(tokenizer, style, frozenset()).markers
-    form = constrained(call.params.constraint, conversation.tools, call.calls, style, markers)
+    form = answer_form(order.built, call.params.constraint, conversation, call.calls)
     if form is not None or call.think is False:
         conversation = without_thinking(template, conversation)
     elif call.think:
         conversation = with_thinking(template, conversation, wanted=True)
     prompt = chat_prompt(order, conversation, Scope(salt=call.salt))
-    tokens = prompt.tokens
-    if form is not None and template.thinks:
-        tokens = closed(tokenizer, conversation, tokens)
+    tokens = prompt.before(form)
     reading = ToolReading.after(tokenizer, template, conversation, tokens, call.calls)
     return _Prompt(tokens, replace(call.params, constraint=form), prompt, reading)
 

@@ -44,7 +44,7 @@ def told(
         return render
     if cache.mode is None or conversation is None:
         ledger, settings = order.ledgers.openai, {"tools": sharing_key(cache, fields)}
-        blocks = [retained(cache, request) for request in requests]
+        blocks = [retained(cache, len(request.prompt)) for request in requests]
     else:
         ledger = order.ledgers.openai_breakpoints
         settings = {"tools": sharing_key(cache, fields, *_PART_OF_THE_PREFIX)}
@@ -105,12 +105,12 @@ def sharing_key(cache: PromptCache, fields: Mapping[str, Any], *names: str) -> s
     return json.dumps([cache.key, fields.get("cache_salt"), *(fields.get(name) for name in names)])
 
 
-def retained(cache: PromptCache, request: Request) -> tuple[Block, ...]:
-    """The block that asks for a longer life, where the caching is automatic."""
+def retained(cache: PromptCache, tokens: int) -> tuple[Block, ...]:
+    """The block that asks for a longer life of so many tokens, where the caching is automatic."""
     if cache.retention != "24h":
         return ()
     seconds = seconds_of(OPENAI, cache.retention, "prompt_cache_retention")
-    return (Block(len(request.prompt), "messages", seconds),)
+    return (Block(tokens, "messages", seconds),)
 
 
 def _check_ttls(cache: PromptCache) -> None:

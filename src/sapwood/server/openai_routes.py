@@ -18,7 +18,6 @@ from sapwood.chat import (
     Place,
     Render,
     ToolReading,
-    constrained,
     encode_prompt,
     parse_chat,
     parse_completion,
@@ -26,9 +25,9 @@ from sapwood.chat import (
     read_json,
 )
 from sapwood.chat.native_answer import Timed
-from sapwood.chat.thinking import closed, with_thinking, without_thinking
+from sapwood.chat.thinking import with_thinking, without_thinking
 from sapwood.errors import ContextLengthError, NotFoundError
-from sapwood.server.chat_prompt import chat_prompt
+from sapwood.server.chat_prompt import answer_form, chat_prompt
 from sapwood.server.generate import Job, Order
 from sapwood.server.openai_contract import plans_of, told
 from sapwood.server.promises import retaining_all
@@ -43,22 +42,18 @@ def prepare_chat(order: Order) -> Job:
     check_model(call.options.model, order.served_name)
     order.room.check_conversation(call.conversation)
     head, options = order.head("chatcmpl"), call.options
-    use, style = call.tool_use, built.template.tool_style
-    markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
-    wanted = constrained(options.params.constraint, call.conversation.tools, use, style, markers)
-    options = replace(options, params=replace(options.params, constraint=wanted))
-    if wanted is not None:
+    form = answer_form(built, options.params.constraint, call.conversation, call.tool_use)
+    options = replace(options, params=replace(options.params, constraint=form))
+    if form is not None:
         call = replace(call, conversation=without_thinking(built.template, call.conversation))
     elif not call.thinks:
         call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=False))
     prompt = chat_prompt(order, call.conversation, options.scope)
-    tokens = prompt.tokens
-    if wanted is not None and built.template.thinks:
-        tokens = closed(built.tokenizer, call.conversation, tokens)
+    tokens = prompt.before(form)
     shape: dict[str, Any] = {
         "n": options.params.n,
         "logprobs": options.params.logprobs is not None,
-        "tools": ToolReading.after(built.tokenizer, built.template, call.conversation, tokens, use),
+        "tools": ToolReading.after(built.tokenizer, built.template, call.conversation, tokens, call.tool_use),
     }
     render: Render = (
         ChatStream(head, built.tokenizer, include_usage=options.include_usage, **shape)

@@ -123,7 +123,7 @@ def _promise(
 ) -> _Promise:
     if call.cache.mode is None:
         ledger, settings = order.ledgers.openai, sharing_key(call.cache, fields)
-        blocks = retained(call.cache, request)
+        blocks = retained(call.cache, len(request.prompt))
     else:
         ledger = order.ledgers.openai_breakpoints
         shared = {name: value for name, value in call.settings.items() if name != "service_tier"}

@@ -19,21 +19,21 @@ from sapwood.chat import (
     Json,
     Render,
     ToolReading,
-    constrained,
-    encode_event,
     read_json,
 )
 from sapwood.chat.responses import Recall, ResponseCall, parse_response, parse_response_count
 from sapwood.chat.responses_render import ResponseAnswer, ResponseShape, ResponseStream
-from sapwood.chat.thinking import closed, with_thinking, without_thinking
+from sapwood.chat.sse import encode_named_event
+from sapwood.chat.thinking import with_thinking, without_thinking
 from sapwood.contract import OPENAI_BREAKPOINTS
 from sapwood.errors import ContextLengthError, NotFoundError, RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.caller import Caller, caller_of
-from sapwood.server.chat_prompt import ChatPrompt, chat_prompt, chat_tokens
+from sapwood.server.chat_prompt import ChatPrompt, answer_form, chat_prompt, chat_tokens
 from sapwood.server.errors import error_json
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
+from sapwood.server.native import fitted
 from sapwood.server.openai_routes import check_model
 from sapwood.server.promises import retaining
 from sapwood.server.response_store import ResponseStore, StoredResponse, size_of
@@ -48,15 +48,11 @@ PAGE = 20
 MOST_IN_PAGE = 100
 
 
-def _frame(event: Json) -> bytes:
-    return f"event: {event['type']}\n".encode() + encode_event(event)
-
-
 def _error(error: Exception, _request_id: str) -> Json:
     return error_json(error)
 
 
-RESPONSES = Wire(b"text/event-stream; charset=utf-8", _frame, b"", KEEP_ALIVE, _error)
+RESPONSES = Wire(b"text/event-stream; charset=utf-8", encode_named_event, b"", KEEP_ALIVE, _error)
 
 
 class ResponsesRoutes:
@@ -113,18 +109,19 @@ class ResponsesRoutes:
             settle=settle,
             keep=keep,
             reading=ready.reading,
-            parallel=call.tool_use is not None and call.tool_use.parallel,
             scored=call.options.params.logprobs is not None,
             seal=call.sealed,
             prewarm=call.prewarm,
         )
         request = retaining(order, request, None if settle.promise is None else settle.promise.plan)
+        unread = built.template.unread(call.conversation.template_kwargs)
+        ignored = (*call.options.ignored, *(f"chat_template_kwargs.{name}" for name in unread))
+        place = ready.prompt.place
         if not call.options.stream:
             answer = ready.remembered(ResponseAnswer(shape, built.tokenizer))
-            return Job(id, (request,), answer, False, ready.prompt.place, call.options.ignored)
+            return Job(id, (request,), answer, False, place, ignored)
         stream = ResponseStream(shape, built.tokenizer)
-        render, place = ready.remembered(stream), ready.prompt.place
-        return Job(id, (request,), render, True, place, call.options.ignored, stream.fail)
+        return Job(id, (request,), ready.remembered(stream), True, place, ignored, stream.fail)
 
     async def count(self, request: HttpRequest) -> Response:
         """Renders and encodes as for an answer; nothing reaches the engine or its cache."""
@@ -201,12 +198,9 @@ class _Ready:
 
 
 def _readied(order: Order, call: ResponseCall, id: str) -> _Ready:
-    """An answer may end where the context does: agents ask for a lot of tokens by habit."""
     built, params = order.built, call.options.params
     if not call.prewarm:
-        style = built.template.tool_style
-        markers = ToolReading.of(built.tokenizer, style, frozenset()).markers
-        form = constrained(params.constraint, call.conversation.tools, call.tool_use, style, markers)
+        form = answer_form(built, params.constraint, call.conversation, call.tool_use)
         params = replace(params, constraint=form)
     conversation = call.conversation
     if params.constraint is not None:
@@ -214,9 +208,9 @@ def _readied(order: Order, call: ResponseCall, id: str) -> _Ready:
     elif not call.thinks:
         conversation = with_thinking(built.template, conversation, wanted=False)
     call = replace(call, conversation=conversation, options=replace(call.options, params=params))
-    if call.truncates:
-        call = _truncated(order, call, id)
     with _told_of_input():
+        if call.truncates:
+            call = _truncated(order, call, id)
         return _asked(order, call, id)
 
 
@@ -225,13 +219,9 @@ def _asked(order: Order, call: ResponseCall, id: str) -> _Ready:
     built, options, conversation = order.built, call.options, call.conversation
     order.room.check_conversation(conversation)
     prompt = chat_prompt(order, conversation, options.scope)
-    tokens, params = prompt.tokens, options.params
-    if params.constraint is not None and built.template.thinks:
-        tokens = closed(built.tokenizer, conversation, tokens)
-    if len(tokens) + (params.max_tokens or 0) > order.longest:
-        params = replace(params, max_tokens=None)
-    request = Request(id, tokens, params, options.scope, options.priority)
-    built.loop.check(request)
+    tokens = prompt.before(options.params.constraint)
+    request = Request(id, tokens, options.params, options.scope, options.priority)
+    request = fitted(order, request, cut=True, param="input")
     reading = ToolReading.after(built.tokenizer, built.template, conversation, tokens, call.tool_use)
     return _Ready(call, prompt, request, reading)
 

@@ -156,6 +156,7 @@ def _settings(app: object) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         lifespan="off",
+        ws="none",  # Where a library for them is installed, an upgrade that no route takes would be waited for.
         server_header=False,
         # Longer than the engine drains: whoever is cut off then still gets told why.
         timeout_graceful_shutdown=int(DRAIN_SECONDS) + 2,

@@ -115,7 +115,8 @@ class SglangRoutes:
             raise HTTPException(405, headers={"allow": "GET, POST"})
         report = await self._slot.get().loop.flush()
         kept = (
-            f"{report.kept_tokens} tokens of running requests are kept until these end, but match no more.\n"
+            f"{report.kept_tokens} tokens are kept: of running requests until these end (they match no more), "
+            "or of public prefixes.\n"
         )
         return PlainTextResponse("Cache flushed.\n" + (kept if report.kept_tokens else ""))
 

@@ -135,7 +135,8 @@ class StatusRoutes:
 
     async def flush(self, _request: Request) -> Response:
         report = await self._slot.get().loop.flush()
-        reason = "running requests still read them; they match no more" if report.kept_tokens else None
+        why = "running requests still read them, and they match no more, or they are public prefixes"
+        reason = why if report.kept_tokens else None
         return JSONResponse(
             {"flushed_tokens": report.flushed_tokens, "kept_tokens": report.kept_tokens, "reason": reason}
         )
