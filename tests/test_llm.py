@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from sapwood import LLM, Retain, SamplingParams
-from sapwood.errors import ContextLengthError, RequestError, SapwoodError, UnavailableError, UsageError
-from sapwood.types import Delta, Finished, Started
+from sapwood.errors import (
+    ContextLengthError,
+    DeadEndError,
+    RequestError,
+    SapwoodError,
+    UnavailableError,
+    UsageError,
+)
+from sapwood.types import Constraint, Delta, Finished, Started
 from server.fakes import FakeBuilt, FakeFacts, build_fake
 
 GREEDY = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
@@ -283,3 +290,11 @@ def test_what_is_no_wish_to_retain_is_refused_and_harms_nothing(llm: LLM, retain
     with pytest.raises(RequestError):
         llm.generate("a", GREEDY, retain=retain)
     assert llm.generate("a", GREEDY)[0].finish_reason == "length"
+
+
+def test_a_grammar_that_leads_nowhere_is_the_callers_error(llm: LLM, built: FakeBuilt) -> None:
+    built.runner.script = b"xyz"
+    params = SamplingParams(constraint=Constraint("regex", "abc"))
+    with pytest.raises(DeadEndError, match="the grammar cannot go on") as caught:
+        llm.generate("a", params)
+    assert caught.value.param == "constraint"

@@ -23,7 +23,14 @@ from sapwood.chat import (
 )
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import EngineLoop, build_engine
-from sapwood.errors import DeadEndError, NotFoundError, RequestError, SapwoodError, UnavailableError, UsageError
+from sapwood.errors import (
+    DeadEndError,
+    NotFoundError,
+    RequestError,
+    SapwoodError,
+    UnavailableError,
+    UsageError,
+)
 from sapwood.types import (
     Delta,
     Event,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,9 +16,14 @@ from sapwood.chat.openai_format import parse_format
 from sapwood.errors import DeadEndError, RequestError
 from sapwood.types import Constraint
 from server.fakes import EOS, VOCAB, byte_tokenizer
+from server.merging import MERGED, merging_tokenizer
 
 TOKENIZER = byte_tokenizer()
 GUIDES = Guides(TOKENIZER, VOCAB, (EOS,))
+MERGING = merging_tokenizer()
+MERGING_GUIDES = Guides(MERGING, VOCAB + 1, (EOS,))
+DEAD_END = Constraint("grammar", 'start: "ab" T "e"\nT: /c+/ & /d+/')
+"""Nothing is both."""
 PET = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 5}, "legs": {"enum": [2, 4]}},
@@ -197,3 +203,32 @@ def test_no_chain_of_rules_exhausts_the_stack(chain: str) -> None:
 def test_a_grammar_too_large_to_be_compiled_soon_is_refused(text: str, said: str) -> None:
     with pytest.raises(RequestError, match=said):
         GUIDES.check(Constraint("grammar", text, "guided_grammar"))
+
+
+def test_a_grammar_whose_dead_end_comes_late_is_found_when_it_comes() -> None:
+    """It is taken: its first tokens are fine."""
+    guide = GUIDES.begin(DEAD_END)
+    assert np.flatnonzero(guide.mask(np.array([ord("a")], np.int32))).tolist() == [ord("b")]
+    with pytest.raises(DeadEndError, match="cannot go on"):
+        guide.mask(np.array([ord("a"), ord("b")], np.int32))
+
+
+@pytest.mark.parametrize("form", ["pat[a-z]*", "(pat|path)s"])
+def test_a_token_that_goes_past_a_fixed_part_is_left_to_the_model(form: str) -> None:
+    """GR-03. Where `t` must follow, `th` may too if the answer can go on with it."""
+    guide = MERGING_GUIDES.begin(Constraint("regex", form))
+    allowed = np.flatnonzero(guide.mask(np.array([*b"pa"], np.int32))).tolist()
+    assert allowed == [ord("t"), MERGED]
+    for cut in ([ord("t"), ord("h")], [MERGED]):
+        guide.mask(np.array([*b"pa", *cut], np.int32))
+
+
+def test_a_fixed_part_is_cut_as_the_tokenizer_cuts_its_text() -> None:
+    """GR-02. So the next turn's prompt, read as text, has the same tokens."""
+    fixed = '{"the other path": "with'
+    guide, drawn = MERGING_GUIDES.begin(Constraint("regex", re.escape(fixed) + "[0-9]")), list[int]()
+    for _ in MERGING.encode(fixed):
+        (only,) = np.flatnonzero(guide.mask(np.array(drawn, np.int32))).tolist()
+        drawn.append(only)
+    assert drawn == MERGING.encode(fixed)
+    assert drawn.count(MERGED) == 4

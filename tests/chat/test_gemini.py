@@ -161,12 +161,14 @@ def test_the_name_of_an_object_is_its_id() -> None:
 
 def test_a_count_takes_contents_or_a_whole_request() -> None:
     request = {"contents": HI, "system_instruction": {"parts": [{"text": "Be brief."}]}}
-    assert parse_count({"contents": HI}).system == ()
-    assert parse_count({"generateContentRequest": request}).system[0].text == "Be brief."
+    assert parse_count({"contents": HI}, vocab_size=100).prompt.system == ()
+    assert (
+        parse_count({"generateContentRequest": request}, vocab_size=100).prompt.system[0].text == "Be brief."
+    )
     with pytest.raises(RequestError, match="exclude each other"):
-        parse_count({"contents": HI, "generate_content_request": request})
+        parse_count({"contents": HI, "generate_content_request": request}, vocab_size=100)
     with pytest.raises(RequestError, match="'contents' is empty"):
-        parse_count({"generateContentRequest": {}})
+        parse_count({"generateContentRequest": {}}, vocab_size=100)
 
 
 @pytest.mark.parametrize(

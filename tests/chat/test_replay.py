@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model import tiny
 from sapwood.chat import ChatTemplate, Conversation, Message, Tokenizer, encode_conversation
 from sapwood.chat.messages import ToolCall
 from sapwood.chat.places import place_in_conversation
@@ -349,6 +350,24 @@ def test_every_answer_carried_back_unchanged_is_replayed(messages: list[Message]
             continue
         known = chat.answer(message.text, message)
         assert chat.encoded().tokens[: len(known)] == known
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_growing_chat_has_the_tokens_of_the_full_run_at_every_cut(small: Tokenizer, kept: bool) -> None:
+    """PX-20. Answers end anywhere in a text, within its merges and beside letters of several bytes."""
+    text = "the other thing 🌲\n\nin the end: příliš, 你好 then"
+    chat = Chat(tiny.CHATML, small)
+    for cut in range(1, len(text) + 1):
+        before = chat.ask(text[cut:])
+        carried = Message("assistant", (text[:cut],))
+        if kept:
+            chat.answer(small.encode(text[:cut]), carried)
+        else:
+            chat.messages.append(carried)
+        grown = chat.encoded().tokens
+        assert grown == chat.plain
+        assert grown[: len(before)] == before
+        assert len(chat.encoded().replayed) == (cut if kept else 0)
 
 
 def test_a_template_that_refuses_the_conversation_is_told_of() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from model import tiny
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine.build import Built, build_engine
 from sapwood.errors import ContextLengthError, ModelError, UnavailableError, UsageError
-from sapwood.types import Delta, Finished, Request, SamplingParams, Scope
+from sapwood.types import Constraint, Delta, Finished, Request, SamplingParams, Scope
 
 Build = Callable[..., Built]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=6, logprobs=1, ignore_eos=True)
@@ -176,3 +177,21 @@ def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
         build_engine(ModelConfig(str(folder), kv_memory=2**18, threads=1))
     assert raised.value.hint == "put its tokenizer.json into the model's folder"
     assert threading.active_count() == before
+
+
+def test_a_models_answer_whose_grammar_has_a_dead_end_fails_alone_and_is_blamed_on_the_grammar(
+    build: Build,
+) -> None:
+    built = build()
+    dead_end = Constraint("grammar", 'start: "ab" T "e"\nT: /c+/ & /d+/')
+    request = Request("cornered", (5, 6, 7), replace(GREEDY, max_tokens=20, constraint=dead_end))
+    before = ask(built, "and then")
+    events = list(built.loop.generate_blocking(request))
+    deltas, last = [event for event in events if isinstance(event, Delta)], events[-1]
+    said = [token for delta in deltas for token in delta.token_ids]
+    assert b"".join(built.tokenizer.token_bytes(token) for token in said) == b"ab"
+    assert isinstance(last, Finished)
+    assert (last.dead_end, last.refused) == (True, False)
+    assert last.error is not None
+    assert last.error.startswith("the grammar cannot go on")
+    assert ask(built, "and then")[0] == before[0]

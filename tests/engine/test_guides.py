@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.rig import VOCAB, Rig, greedy, prompt_of
-from sapwood.errors import RequestError
+from sapwood.errors import DeadEndError, RequestError
 from sapwood.types import Constraint, SamplingParams
 
 EOS = VOCAB - 1
@@ -121,3 +121,27 @@ def test_an_unusable_constraint_is_refused_at_the_door() -> None:
 def test_without_guides_a_constraint_is_refused_rather_than_ignored() -> None:
     with pytest.raises(RequestError, match="grammar"):
         Rig().add(prompt_of(10), guided(3))
+
+
+def test_a_grammar_that_allows_nothing_more_ends_its_request_alone_and_says_whose_fault_it_was() -> None:
+    class DeadEnd(SumsMaker):
+        def begin(self, _constraint: Constraint, /) -> Sums:
+            return Cornered()
+
+    class Cornered(Sums):
+        def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
+            if len(generated) == 3:
+                raise DeadEndError("the grammar allows no token of this vocabulary")
+            return allowed_after(generated.tolist())
+
+    rig = Rig(guides=DeadEnd())
+    cornered = rig.add(prompt_of(10), guided(30, n=2))
+    free = rig.add(prompt_of(10, salt=1), greedy(8))
+    rig.run()
+    assert cornered.finished is not None
+    assert (cornered.finished.dead_end, cornered.finished.refused) == (True, False)
+    assert cornered.finished.error == "the grammar allows no token of this vocabulary"
+    rig.expect_solo(free)
+    assert free.finished is not None
+    assert not free.finished.dead_end
+    rig.expect_no_leaks()

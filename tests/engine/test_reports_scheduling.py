@@ -150,7 +150,7 @@ def test_random_prompts_from_a_tree_of_prefixes_in_a_small_pool(kind: Kind, poli
 
 @each_index
 def test_each_turn_of_a_conversation_reuses_all_whole_pages_of_the_turns_before(kind: Kind) -> None:
-    """Peers' multi-turn test (I 117 and 119): eight clients, six rounds, lengths that fill no page evenly."""
+    """PX-12, and peers' multi-turn test (I 117 and 119): eight clients, six rounds; no length fills its pages."""
     rig = ReportRig(kind, 8192, chunk=128)
     said = [stranger(29, client) for client in range(8)]
     for turn in range(6):
@@ -169,7 +169,7 @@ def follow_up(log: Log, turn: int) -> tuple[int, ...]:
 
 @each_index
 def test_what_a_request_that_was_pushed_back_reads_again_is_no_hit(kind: Kind) -> None:
-    """Peers' metric (I 115)."""
+    """US-04, and peers' metric (I 115)."""
     rig = ReportRig(kind, 112)
     logs = [rig.add(stranger(30, i), greedy(50)) for i in range(3)]
     rig.run()
@@ -177,4 +177,28 @@ def test_what_a_request_that_was_pushed_back_reads_again_is_no_hit(kind: Kind) -
     assert stats.preemptions > 0
     assert (stats.prompt_tokens, stats.reused_tokens) == (90, 0)
     assert all(log.usage.reused == 0 for log in logs)
+    rig.expect_end()
+
+
+@each_index
+def test_a_request_that_waits_fifty_steps_for_room_counts_its_lookup_once(kind: Kind) -> None:
+    """US-05. Its first 48 tokens are cached all the while."""
+    rig = ReportRig(kind, 192)
+    rig.ask(prompt_of(48), greedy(1))
+    rig.add(stranger(34, 1), greedy(62))
+    rig.step()
+    before = rig.engine.stats()
+    waiting = rig.add(prompt_of(48) + stranger(124, 2), greedy(2))
+    steps = 0
+    while waiting.started is None:
+        now = rig.engine.stats()
+        assert (now.prompt_tokens, now.reused_tokens) == (before.prompt_tokens, before.reused_tokens)
+        assert now.missed_tokens == before.missed_tokens
+        rig.step()
+        steps += 1
+    assert steps > 50
+    after = rig.engine.stats()
+    assert after.prompt_tokens - before.prompt_tokens == 172
+    assert after.reused_tokens - before.reused_tokens == waiting.started.reused == 48
+    rig.run()
     rig.expect_end()

@@ -76,6 +76,7 @@ class FakeFacts:
     max_context: int = 4096
     page_size: int = 1
     capacity_pages: int = 8192
+    max_running: int = 32
     kv_bytes_per_token: int = 16
     kv_memory: int = 8192 * 16
     kv_memory_reason: str = "as the test wants it"
@@ -113,7 +114,7 @@ def build_fake(
     engine = Engine(
         runner,
         PrefixCache(facts.capacity_pages, config),
-        SchedulerConfig(),
+        SchedulerConfig(max_running=facts.max_running),
         model,
         lambda prompt: Detokenizer(tokenizer, prompt),
         reuse=config.prefix_index != "none",

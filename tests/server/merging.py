@@ -15,7 +15,7 @@ from server.conftest import Served
 from server.fakes import EOS, SPECIAL, VOCAB, FakeBuilt, FakeFacts, build_fake, byte_tokenizer
 
 MERGED = VOCAB
-"""The id of `th`."""
+"""The id of `th`, or of another pair."""
 TEMPLATE = (
     "{% if tools %}<|start|>system\n{{ tools | tojson }}<|end|>{% endif %}"
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}"
@@ -24,16 +24,17 @@ TEMPLATE = (
 )
 
 
-def merging_tokenizer() -> Tokenizer:
-    """A token per byte, and one for `th`."""
+def merging_tokenizer(pair: bytes = b"th") -> Tokenizer:
+    """A token per byte, and one for the pair."""
     letters = {byte: str(byte_tokenizer()._trusting.id_to_token(byte)) for byte in range(256)}
+    left, right = (letters[byte] for byte in pair)
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     vocab = {letter: byte for byte, letter in letters.items()}
-    vocab |= {text: token for token, text in SPECIAL.items()} | {"th": MERGED}
+    vocab |= {text: token for token, text in SPECIAL.items()} | {left + right: MERGED}
     special = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     description = {
         "version": "1.0",
-        "model": {"type": "BPE", "vocab": vocab, "merges": [["t", "h"]]},
+        "model": {"type": "BPE", "vocab": vocab, "merges": [[left, right]]},
         "pre_tokenizer": level,
         "decoder": level,
         "added_tokens": [{"id": token, "content": text, **special} for token, text in SPECIAL.items()],
@@ -41,16 +42,16 @@ def merging_tokenizer() -> Tokenizer:
     return Tokenizer(json.loads(json.dumps(description)), TokenizerFacts(eos_id=EOS, vocab_size=VOCAB + 1))
 
 
-def build_merging(source: str = TEMPLATE) -> FakeBuilt:
+def build_merging(source: str = TEMPLATE, pair: bytes = b"th") -> FakeBuilt:
     """A running engine; what it says is set by its runner's script, one token a byte."""
-    built, tokenizer = build_fake(FakeFacts(vocab_size=VOCAB + 1)), merging_tokenizer()
+    built, tokenizer = build_fake(FakeFacts(vocab_size=VOCAB + 1)), merging_tokenizer(pair)
     template = ChatTemplate.for_tokenizer(source, tokenizer)
     return replace(built, tokenizer=tokenizer, template=template)
 
 
 @contextmanager
-def serving_merging(source: str = TEMPLATE, **settings: object) -> Iterator[Served]:
-    built, ready = build_merging(source), threading.Event()
+def serving_merging(source: str = TEMPLATE, pair: bytes = b"th", **settings: object) -> Iterator[Served]:
+    built, ready = build_merging(source, pair), threading.Event()
     config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
     server = Server(lambda: built, config, lambda _line: ready.set())
     thread = threading.Thread(target=server.run)

@@ -7,7 +7,9 @@ import math
 import random
 import re
 import runpy
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,11 @@ from sapwood.chat import Tokenizer
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig, ServerConfig
 from sapwood.engine import Built, Engine, ModelFacts, build_engine
 from sapwood.model.fake import FakeRunner
+from sapwood.plan import StepPlan
 from sapwood.server import create_app
-from sapwood.types import Event, PromptScored, Request, SamplingParams
+from sapwood.types import Event, PromptScored, Request, SamplingParams, SeqId
 from server.conftest import Clock, Served, serving
-from server.fakes import EOS, TEMPLATE, VOCAB
+from server.fakes import EOS, TEMPLATE, VOCAB, FakeFacts
 from server.test_served import serving_default_model
 
 PATH = "/v1/decisions"
@@ -422,6 +425,26 @@ def test_preempted_prompts_are_scored_as_the_model_does_alone(
     for request in caught:
         start = request.params.prompt_logprobs_start
         assert scored[request.id].logprobs[start:] == runner.score(request.prompt, 0)[start - 1 :]
+
+
+def test_a_small_request_does_not_wait_for_all_answers_of_a_large_call() -> None:
+    choices = [{"value": f"{n}", "description": ""} for n in range(250)]
+    questions = [{"type": "choice", "instructions": f"{n}?", "choices": choices} for n in range(8)]
+    began = threading.Event()
+
+    def step_began(_plan: StepPlan) -> frozenset[SeqId]:
+        began.set()
+        return frozenset()
+
+    with serving(FakeFacts(capacity_pages=32768)) as served, ThreadPoolExecutor(1) as pool:
+        served.built.runner.hook = step_began
+        body = {"model": "toy", "input": "i" * 100, "questions": questions}
+        large = pool.submit(served.http.post, "/v1/decisions", json=body)
+        assert began.wait(30)
+        small = served.http.post("/v1/completions", json={"prompt": "a small one", "max_tokens": 1})
+        assert small.status_code == 200
+        assert not large.done()
+        assert large.result().status_code == 200
 
 
 # ---- the default model -------------------------------------------------------------------------------------

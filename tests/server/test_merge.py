@@ -11,6 +11,7 @@ from sapwood.server.ports import Engine
 from sapwood.types import Event, Finished, Request, SamplingParams, Usage
 
 MANY = 300
+AT_ONCE = 64
 
 
 class Slow:
@@ -39,46 +40,43 @@ def test_all_of_many_requests_are_answered_each_under_its_own_number() -> None:
     async def run() -> set[tuple[int, str]]:
         engine = Slow()
         engine.may.set()
-        async with MergedEvents(cast("Engine", engine), requests()) as events:
+        async with MergedEvents(cast("Engine", engine), requests(), AT_ONCE) as events:
             arrived = [await events.take(5) for _ in range(MANY)]
         return {(each.prompt, each.event.request_id) for each in arrived}
 
     assert asyncio.run(run()) == {(n, str(n)) for n in range(MANY)}
 
 
-def test_others_have_a_turn_while_many_are_submitted() -> None:
-    async def run() -> list[int]:
-        engine, seen = Slow(), list[int]()
+def test_so_many_at_once_are_asked_for_and_no_more() -> None:
+    async def run() -> set[str]:
+        engine = Slow()
+        async with MergedEvents(cast("Engine", engine), requests(), AT_ONCE) as events:
+            await asyncio.sleep(0.01)
+            assert engine.open == {str(n) for n in range(AT_ONCE)}
+            engine.may.set()
+            arrived = [await events.take(5) for _ in range(MANY)]
+        assert engine.most == AT_ONCE
+        return {each.event.request_id for each in arrived}
 
-        async def watch() -> None:
-            while len(engine.open) < MANY:
-                seen.append(len(engine.open))
-                await asyncio.sleep(0)
-
-        watching = asyncio.create_task(watch())
-        async with MergedEvents(cast("Engine", engine), requests()):
-            await watching
-        return seen
-
-    assert len(set(asyncio.run(run()))) >= 4
+    assert asyncio.run(run()) == {str(n) for n in range(MANY)}
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 50])
 def test_whoever_leaves_while_they_are_submitted_or_later_leaves_none_behind(turns: int) -> None:
-    async def run() -> tuple[int, int]:
+    async def run() -> int:
         engine = Slow()
 
         async def ask() -> Any:
-            async with MergedEvents(cast("Engine", engine), requests()) as events:
+            async with MergedEvents(cast("Engine", engine), requests(), AT_ONCE) as events:
                 await events.take(None)
 
         asking = asyncio.create_task(ask())
         for _ in range(turns):
             await asyncio.sleep(0)
+        assert not asking.done()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        return engine.most, len(engine.open)
+        assert engine.most <= AT_ONCE
+        return len(engine.open)
 
-    most, left = asyncio.run(run())
-    assert left == 0
-    assert most == MANY if turns == 50 else most < MANY
+    assert asyncio.run(run()) == 0

@@ -82,6 +82,7 @@ def went_on(messages: list[Any], answer: dict[str, Any], text: str, choice: int 
 
 
 def test_each_turn_reuses_the_prompt_and_the_reply_before_it(merging: Served) -> None:
+    """PX-09."""
     messages, known = [user("Is that so?")], 0
     for turn in range(6):
         answer = ask(merging, messages)

@@ -29,13 +29,15 @@ def refused(answer: httpx.Response) -> str:
 
 
 @contextmanager
-def held(served: Served) -> Iterator[threading.Event]:
-    """The model waits before its next step, until the block ends; the event is set when it does."""
+def held(served: Served, after: int = 0) -> Iterator[threading.Event]:
+    """The model waits before its next step, or so many later, until the block ends; the event is set when it does."""
     waiting, go_on = threading.Event(), threading.Event()
+    first = served.built.runner.steps + 1
 
     def hold(_: object) -> frozenset[Any]:
-        waiting.set()
-        go_on.wait(20)
+        if served.built.runner.steps >= first + after:
+            waiting.set()
+            go_on.wait(20)
         return frozenset()
 
     served.built.runner.hook = hold

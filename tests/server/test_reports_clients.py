@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from server.conftest import Served
-from server.fakes import FakeFacts
+from server.fakes import START, FakeFacts
 
 CHAT, COMPLETIONS, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/messages"
 STOPS = [
@@ -104,15 +104,18 @@ def test_a_stream_has_one_record_of_usage_the_last(served: Served) -> None:
     assert chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
-def test_more_is_never_cached_than_was_sent(served: Served) -> None:
-    """US-08. Prompts that share more and more, each twice, over several dialects."""
-    for length in range(1, 40):
-        for path, body in ((COMPLETIONS, {"prompt": "u" * length}), (CHAT, {"messages": user("v" * length)})):
-            usage = served.http.post(path, json={**body, "max_tokens": 1}).json()["usage"]
-            assert 0 <= usage["prompt_tokens_details"]["cached_tokens"] < usage["prompt_tokens"]
-
-
 # ---- what breaks a prefix ----------------------------------------------------------------------------------
+
+RENDERED = "<|start|>user\nhi<|end|><|start|>assistant\n"
+CHATS: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": user("hi"), "max_tokens": 1},
+    MESSAGES: {"model": "toy", "messages": user("hi"), "max_tokens": 1},
+    "/v1/responses": {"model": "toy", "input": "hi", "max_output_tokens": 16},
+    COMPLETIONS: {"prompt": RENDERED, "max_tokens": 1},
+    "/generate": {"text": RENDERED, "sampling_params": {"max_new_tokens": 1}},
+    "/completion": {"prompt": RENDERED, "n_predict": 1},
+    "/api/chat": {"model": "toy", "messages": user("hi"), "stream": False, "options": {"num_predict": 1}},
+}
 
 
 def test_all_of_a_chat_before_an_edit_is_reused(served: Served) -> None:
@@ -149,6 +152,51 @@ def test_control_tokens_in_a_text_or_a_result_forge_no_turn(served: Served) -> N
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("first", CHATS)
+def test_a_start_token_is_there_once_on_every_route(
+    served: Served, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """PX-13. The template writes it, and the tokenizer would add it to a raw prompt."""
+    monkeypatch.setattr(served.built.tokenizer, "bos_id", START)
+    monkeypatch.setattr(served.built.tokenizer, "add_bos", True)
+    raw = served.http.post("/tokenize", json={"prompt": "hi"}).json()["tokens"]
+    assert raw == [START, *b"hi"], "a raw prompt gets one"
+    counts = []
+    for path in (first, *CHATS):
+        answer = served.http.post(path, json=CHATS[path])
+        assert answer.status_code == 200, answer.text
+        numbers = dict(each.split("=") for each in answer.headers["x-sapwood-cache"].split(";"))
+        counts.append((int(numbers["reused"]), int(numbers["missed"])))
+    prompt = len("<user\nhi><assistant\n")
+    assert counts == [(0, prompt)] + [(prompt - 1, 1)] * len(CHATS)
+
+
+def test_each_miss_has_its_reason(serve: Any) -> None:
+    """PX-21. A pair that differs at a known place, one that is equal but was evicted, and one of another salt."""
+    with serve(FakeFacts(capacity_pages=160)) as served:
+
+        def why(text: str, **more: Any) -> dict[str, Any]:
+            answer = served.http.post(CHAT, json={"messages": user(text), "max_tokens": 1, **more})
+            explained = served.http.get(f"/v1/requests/{answer.json()['id']}/cache").json()
+            missed = {reason: tokens for reason, tokens in explained["missed"].items() if tokens}
+            assert missed.pop("last_token") == 1
+            return {**explained, "missed": missed}
+
+        around = len("<user\n") + len("><assistant\n")
+        assert why("It is ten past nine.")["missed"] == {"never_seen": around + 20 - 1}
+        other = why("It is six past nine.")
+        place = len("<user\nIt is ")
+        assert other["missed"] == {"diverged": around + 20 - 1 - place}
+        told = other["diverged_at"]
+        assert (told["token"], told["message"], told["part"]) == (place, 0, "content")
+        salted = why("It is ten past nine.", cache_salt="s")
+        assert salted["missed"] == {"other_namespace": around + 20 - 1}
+        why("x" * 130)
+        evicted = why("It is six past nine.")
+        assert evicted["missed"] == {"evicted": around + 20 - 1 - len("<user\n")}, "all but how both begin"
+        assert evicted["evicted_seconds_ago"] is not None
 
 
 def test_a_note_of_the_system_in_the_midst_stays_where_it_is(served: Served) -> None:
@@ -200,6 +248,12 @@ def test_one_mark_beside_three_results_is_one(served: Served) -> None:
     turns = [*user("x"), {"role": "assistant", "content": uses}, {"role": "user", "content": results}]
     body = {**marked(4), "messages": [*marked(3)["messages"], *turns[1:]]}
     assert served.http.post(MESSAGES, json=body).status_code == 200
+    # Counted where it is, so that it is the fifth, and nothing else is said to have one.
+    answer = served.http.post(MESSAGES, json={**body, "messages": [*marked(4)["messages"], *turns[1:]]})
+    assert answer.status_code == 400
+    places = ["tools[0]", "system[0]", "messages[0].content[0]", "messages[0].content[1]"]
+    named = ", ".join([*places, "messages[2].content[2]"])
+    assert f"found 5: {named}" in answer.json()["error"]["message"]
 
 
 def test_a_picture_is_refused_in_every_dialect(served: Served) -> None:

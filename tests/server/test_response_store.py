@@ -43,6 +43,14 @@ def test_bytes_are_bounded_by_forgetting_the_oldest() -> None:
     assert ids(store, "a", "one", "two", "three") == ["two", "three"]
 
 
+def test_when_all_is_full_who_has_the_most_forgets() -> None:
+    store = ResponseStore(kept_bytes=1000, of_all=1000)
+    for tenant, id in (("a", "one"), ("a", "two"), ("b", "three")):
+        store.keep(tenant, stored(id, 300))
+    assert ids(store, "a", "one", "two") == ["two"]
+    assert ids(store, "b", "three") == ["three"]
+
+
 def test_room_given_back_by_a_deleted_one_is_used_again() -> None:
     store = ResponseStore(kept_bytes=1000)
     for id in ("one", "two"):

@@ -79,6 +79,7 @@ def test_metrics_count_what_usage_reports(served: Served) -> None:
 
 
 def test_pages_sum_to_the_pool_before_and_after(served: Served) -> None:
+    """US-09: what is cached and idle is told apart from what is free. Of pages in use, see the reports' tests."""
     served.openai.completions.create(model="toy", prompt="remember me", max_tokens=2)
     found = settled(served)
     pages = {state: found["sapwood_pages", state] for state in ("free", "tree", "leased", "private")}

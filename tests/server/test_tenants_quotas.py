@@ -51,6 +51,15 @@ def kept(served: Served, tenant: str) -> int:
     return served.built.loop.call(count).result()
 
 
+def test_what_the_next_of_a_call_is_about_to_read_is_not_given_up_for_the_quota(served: Served) -> None:
+    """Else every prompt of a call would compute again what they share, if that is more than its tenant may keep."""
+    shared, count = "s" * 300, 12
+    before = served.built.loop.stats().computed_tokens
+    complete(served, "a", [f"{shared}{n:02}" for n in range(count)])  # type: ignore[arg-type]
+    assert served.built.loop.stats().computed_tokens - before < 2 * len(shared)
+    assert kept(served, "a") <= 200
+
+
 def test_what_a_busy_tenant_does_leaves_anothers_prefixes_in_place(served: Served) -> None:
     """All that it asks for would fill the pool many times over; what runs of it at once has room beside the other."""
     mine = "b" * 300

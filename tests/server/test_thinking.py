@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import anthropic
+import httpx
 import pytest
 
 from server.conftest import Served, serving
@@ -201,6 +202,22 @@ def test_a_message_that_does_not_ask_for_thinking_is_prompted_not_to(
     thinks = claude.messages.count_tokens(model="toy", messages=ASK, thinking=THINKS).input_tokens
     assert counted == thinks + len("<think>\n\n</think>\n\n")
     assert ask(claude, thinking=thinking).usage.input_tokens == counted
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"thinkingConfig": {"thinkingBudget": 0}}, {"responseMimeType": "application/json"}],
+    ids=["no budget", "a form"],
+)
+def test_gemini_counts_a_whole_request_as_its_answer_is_prompted(qwen: Served, config: Any) -> None:
+    qwen.script(b"{}")
+    call = {"contents": [{"parts": [{"text": "Why?"}]}], "generationConfig": config}
+    with httpx.Client(base_url=qwen.url, timeout=30) as client:
+        asked = client.post("/v1beta/models/toy:countTokens", json={"generateContentRequest": call}).json()
+        plain = client.post("/v1beta/models/toy:countTokens", json={"contents": call["contents"]}).json()
+        answer = client.post("/v1beta/models/toy:generateContent", json=call).json()
+    assert asked["totalTokens"] == answer["usageMetadata"]["promptTokenCount"]
+    assert asked["totalTokens"] == plain["totalTokens"] + len("<think>\n\n</think>\n\n")
 
 
 def test_a_message_that_must_call_does_not_think(qwen: Served, claude: anthropic.Anthropic) -> None:

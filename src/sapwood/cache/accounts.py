@@ -23,6 +23,8 @@ class Account:
     private: int = 0
     """Pages of its leases, not committed yet."""
     leases: int = 0
+    waiting: int = 0
+    """Sequences of it that wait for a lease. While there are any, only a lack of room makes it give up something."""
 
     def surplus(self, more: int = 0) -> int:
         """Pages to be evicted if, with so many more, it is to have no more than it may; what is in use stays."""
@@ -33,7 +35,7 @@ class Account:
 class Accounts:
     """The accounts by tenant; a tenant without a quota has none. Empty until `open` was called.
 
-    Only who has a lease can be over its quota: whoever has none was trimmed when its last one ended.
+    Only who has a lease or waits for one can be over its quota: whoever does neither any more was trimmed.
     """
 
     def __init__(self) -> None:
@@ -56,11 +58,22 @@ class Accounts:
             account.leases += 1
             self._in_use[account] = None
 
-    def ended(self, account: Account | None) -> None:
-        if account is not None:
-            account.leases -= 1
-            if account.leases == 0:
-                del self._in_use[account]
+    def ended(self, account: Account) -> None:
+        account.leases -= 1
+        self._leave(account)
+
+    def waits(self, account: Account) -> None:
+        """A sequence waits for a lease."""
+        account.waiting += 1
+        self._in_use[account] = None
+
+    def waits_no_more(self, account: Account) -> None:
+        account.waiting -= 1
+        self._leave(account)
+
+    def _leave(self, account: Account) -> None:
+        if not account.leases and not account.waiting:
+            del self._in_use[account]
 
     def surpluses(self, grower: Account | None, more: int) -> Iterator[tuple[Account, int]]:
         """Who has how much to give up, first the one that wants `more` pages, then all others over their quotas."""
@@ -74,10 +87,11 @@ class Accounts:
         """Compare with a recount of all leases. Raises BooksError. What the index holds it compares itself."""
         for account in self:
             said = (account.private, account.leases, account in self._in_use)
-            is_so = (private.get(account, 0), leases.get(account, 0), leases.get(account, 0) > 0)
+            held = leases.get(account, 0)
+            is_so = (private.get(account, 0), held, held + account.waiting > 0)
             if said != is_so:
                 raise BooksError(f"{account} is counted as {said}; a recount gives {is_so}")
-            if not account.leases and account.pages > account.most_pages:
+            if not is_so[2] and account.pages > account.most_pages:
                 raise BooksError(f"{account} is over its quota, and nothing of it is in use")
 
     def check_held(self, pages: Mapping[Account, int], leased: Mapping[Account, int]) -> None:

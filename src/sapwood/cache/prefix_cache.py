@@ -90,7 +90,9 @@ class PrefixCache:
 
         All that it has counts: what is cached, pinned and being written, over all its namespaces. Whenever it
         is over, what no lease reads of its own goes first, in the order of the eviction policy: when others,
-        or itself, need room, and at the latest when a lease of it is released. What is leased stays.
+        or itself, need room, and at the latest when a lease of it is released and nothing of it waits for one
+        (`expect`): what one has read and the next is about to read would else be computed for each. What is
+        leased stays.
         """
         if self._leases or self._index.pages:
             raise BooksError("tenants are limited before anything is cached")
@@ -122,6 +124,19 @@ class PrefixCache:
     def public_pages(self) -> PageIds:
         """Pages of the public prefixes, each once."""
         return self._public
+
+    def expect(self, namespace: Namespace) -> None:
+        """A sequence of this namespace waits for a lease, until `expect_no_more` is called for it."""
+        account = self._accounts.of(namespace)
+        if account is not None:
+            self._accounts.waits(account)
+
+    def expect_no_more(self, namespace: Namespace) -> None:
+        """It has its lease now, or gave up."""
+        account = self._accounts.of(namespace)
+        if account is not None:
+            self._accounts.waits_no_more(account)
+            self._trim(account)
 
     def quota(self, namespace: Namespace) -> int | None:
         """Tokens, in whole pages, that its tenant may keep; None without a limit."""
@@ -251,7 +266,7 @@ class PrefixCache:
         lease.end()
         if lease.account is not None:
             self._accounts.ended(lease.account)
-            self._evict(lease.account.surplus(), lease.account)
+            self._trim(lease.account)
 
     @property
     def free(self) -> int:
@@ -331,6 +346,10 @@ class PrefixCache:
             self._evict(own, account)
             missing -= own
         self._evict(missing)
+
+    def _trim(self, account: Account) -> None:
+        if not account.waiting:
+            self._evict(account.surplus(), account)
 
     def _evict(self, count: int, account: Account | None = None) -> None:
         if count:

@@ -156,19 +156,20 @@ def parse_generate(
     )
 
 
-def parse_count(fields: Mapping[str, Any]) -> GeminiPrompt:
-    """The body of `countTokens`: contents, or a whole request of `generateContent`.
+def parse_count(
+    fields: Mapping[str, Any], *, vocab_size: int, defaults: SamplingDefaults | None = None
+) -> GenerateCall:
+    """The body of `countTokens`: contents, or a whole request of `generateContent`, which is what is counted.
 
     Raises RequestError that names the offending field.
     """
     body = read_body(_CountBody, fields, {})
-    if body.generate_content_request is None:
-        return _prompt(body)
-    if body.contents is not None:
+    request = body.generate_content_request
+    if request is not None and body.contents is not None:
         raise RequestError(
             "'contents' and 'generateContentRequest' exclude each other", param="generateContentRequest"
         )
-    return _prompt(read_body(PromptBody, body.generate_content_request, {}))
+    return parse_generate(fields if request is None else request, vocab_size=vocab_size, defaults=defaults)
 
 
 def ending(messages: tuple[Message, ...], tools: tuple[Mapping[str, Any], ...]) -> Conversation:

@@ -31,6 +31,7 @@ class BuiltFacts:
     max_context: int
     page_size: int
     capacity_pages: int
+    max_running: int
     kv_bytes_per_token: int
     kv_memory: int
     kv_memory_reason: str
@@ -87,7 +88,7 @@ def build_engine(
         "schedule": scheduler.schedule_policy,
         "prefix_index": cache.prefix_index,
     }
-    facts = _facts(loaded, engine, cache.page_size, tokenizer, template, policies)
+    facts = _facts(loaded, engine, cache.page_size, scheduler.max_running, tokenizer, template, policies)
     return Built(EngineLoop(engine).start(), tokenizer, template, facts)
 
 
@@ -117,6 +118,7 @@ def _facts(
     model: Model,
     engine: Engine,
     page_size: int,
+    max_running: int,
     tokenizer: Tokenizer,
     template: ChatTemplate,
     policies: Mapping[str, str],
@@ -143,6 +145,7 @@ def _facts(
         max_context=engine.limits.context,
         page_size=page_size,
         capacity_pages=model.pages,
+        max_running=max_running,
         kv_bytes_per_token=model.kv_bytes_per_token,
         kv_memory=model.kv_memory.nbytes,
         kv_memory_reason=model.kv_memory.reason,

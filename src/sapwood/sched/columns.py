@@ -76,17 +76,18 @@ class WaitingTable:
         priority = sequence.request.priority
         self._entries[row] = (sequence.arrival, sequence.sample, 0, 0, priority, 0, 0, returning)
 
-    def remove(self, seq: SeqId) -> bool:
-        """False if it is not here."""
+    def remove(self, seq: SeqId) -> Sequence | None:
+        """The sequence that was removed; None if it is not here."""
         row = self._rows.pop(seq, None)
         if row is None:
-            return False
+            return None
+        removed = self._sequences[row]
         last = self._sequences.pop()
         if last.id != seq:
             self._sequences[row] = last
             self._rows[last.id] = row
             self._entries[row] = self._entries[len(self._sequences)]
-        return True
+        return removed
 
     def column(self, name: str) -> NDArray[np.int64]:
         """A view that writes through."""

@@ -216,10 +216,10 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         self._unseat(sequence)
+        self._queue.put_back(sequence)  # First: what it lets go of is still waited for.
         self._vacate(sequence)
         sequence.computed = 0
         sequence.preemptions += 1
-        self._queue.put_back(sequence)
         self._preemptions += 1
 
     # ---- admission ---------------------------------------------------------------------------------------

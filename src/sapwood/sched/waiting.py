@@ -40,6 +40,7 @@ class WaitingQueue:
 
     def add(self, sequence: Sequence) -> None:
         self._table.add(sequence, returning=False)
+        self._cache.expect(sequence.namespace)
         if self._order.needs_cached and sequence.reads_cache:
             self._round.appendleft(sequence)
             if len(self._round) > 2 * len(self._table) + LOOKUPS:
@@ -49,14 +50,18 @@ class WaitingQueue:
     def put_back(self, sequence: Sequence) -> None:
         """A preempted sequence: it goes before all others, or under `priority` before those of its own."""
         self._table.add(sequence, returning=True)
+        self._cache.expect(sequence.namespace)
 
     def remove(self, seq: SeqId) -> bool:
         """False if it is not here."""
-        return self._table.remove(seq)
+        sequence = self._table.remove(seq)
+        if sequence is not None:
+            self._cache.expect_no_more(sequence.namespace)
+        return sequence is not None
 
     def admit(self, sequence: Sequence) -> None:
-        """It waits no more, as it runs from now on."""
-        self._table.remove(sequence.id)
+        """It waits no more, as it runs, with its lease, from now on."""
+        self.remove(sequence.id)
         self._latest = sequence
 
     def in_order(self, leaders: Mapping[SeqId, int] = _NOBODY) -> Iterator[Sequence]:

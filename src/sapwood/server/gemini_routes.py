@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sapwood.chat import Conversation, Json, Message, Render, ToolReading, ToolUse, read_json
-from sapwood.chat.gemini import GeminiPrompt, model_name, parse_count, parse_generate
+from sapwood.chat.gemini import GenerateCall, model_name, parse_count, parse_generate
 from sapwood.chat.gemini_prefix import behind, continue_prefix
 from sapwood.chat.gemini_render import GeminiAnswer, GeminiShape, GeminiStream
 from sapwood.chat.replay import EncodedChat
@@ -34,7 +34,7 @@ from sapwood.server.openai_routes import check_model
 from sapwood.server.ports import Built
 from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
-from sapwood.types import Request, Retain, Scope, Usage
+from sapwood.types import Constraint, Request, Retain, Scope, Usage
 
 VERSIONS = ("/v1", "/v1beta")
 
@@ -47,23 +47,32 @@ class _Asked:
         use: how the conversation's tools may be called.
         turns: those of the call itself.
         found: the cached object in front of them, if there is one.
+        form: what the answer must be. The model does not think before that.
     """
 
     conversation: Conversation
     use: ToolUse | None
     turns: tuple[Message, ...]
     found: CachedContent | None
+    form: Constraint | None
 
     @classmethod
-    def of(cls, prompt: GeminiPrompt, objects: CachedContents, tenant: str, room: PromptRoom) -> _Asked:
+    def of(
+        cls, call: GenerateCall, built: Built, objects: CachedContents, tenant: str, room: PromptRoom
+    ) -> _Asked:
         """Raises RequestError, CachedContentGoneError."""
+        prompt = call.prompt
         if prompt.cached is None:
             conversation, found, use = prompt.conversation, None, prompt.tools.use
         else:
             found = objects.get(tenant, prompt.cached)
             conversation, use = behind(found.content.prefix, prompt.turns), found.content.use
         room.check_conversation(conversation)
-        return cls(conversation, use, prompt.turns, found)
+        form = answer_form(built, call.params.constraint, conversation, use)
+        thinks = call.thinks if form is None else False
+        if thinks is not None:
+            conversation = with_thinking(built.template, conversation, wanted=thinks)
+        return cls(conversation, use, prompt.turns, found, form)
 
     @property
     def cached(self) -> int:
@@ -100,13 +109,11 @@ def _job(order: Order, *, stream: bool) -> Job:
     built, facts, tenant = order.built, order.built.facts, order.caller.tenant
     check_model(model_name(order.path["id"]), order.served_name)
     call = parse_generate(read_json(order.body), vocab_size=facts.vocab_size, defaults=facts.sampling)
-    asked = _Asked.of(call.prompt, order.ledgers.gemini_objects, tenant, order.room)
-    form = answer_form(built, call.params.constraint, asked.conversation, asked.use)
-    asked = _thinking(asked, built, False if form is not None else call.thinks)
+    asked = _Asked.of(call, built, order.ledgers.gemini_objects, tenant, order.room)
     scope = Scope(tenant=tenant)
     prompt = asked.encoded(built, order.room, order.replies.of(scope))
-    tokens = prompt.before(form)
-    id, params = order.head("gen").id, replace(call.params, constraint=form)
+    tokens = prompt.before(asked.form)
+    id, params = order.head("gen").id, replace(call.params, constraint=asked.form)
     request = fitted(order, Request(id, tokens, params, scope, retain=_kept(order, asked)), cut=True)
     shape = GeminiShape(
         id=id,
@@ -120,12 +127,6 @@ def _job(order: Order, *, stream: bool) -> Job:
     render: Render = (GeminiStream if stream else GeminiAnswer)(shape, built.tokenizer)
     render = prompt.remembered(render, request, shape.reading)
     return Job(id, (request,), render, stream, prompt.place, call.ignored)
-
-
-def _thinking(asked: _Asked, built: Built, wanted: bool | None) -> _Asked:
-    if wanted is None:
-        return asked
-    return replace(asked, conversation=with_thinking(built.template, asked.conversation, wanted=wanted))
 
 
 def _kept(order: Order, asked: _Asked) -> tuple[Retain, ...]:
@@ -203,7 +204,8 @@ class GeminiRoutes:
         """Renders and encodes as for an answer; nothing reaches the engine or its cache."""
         built, room = self._slot.get(), self._slot.room
         check_model(model, self._slot.name)
-        prompt = parse_count(read_json(body))
-        asked = _Asked.of(prompt, self._slot.ledgers.gemini_objects, tenant, room)
-        encoded = asked.encoded(built, room, self._slot.replies.of(Scope(tenant=tenant)))
-        return {"totalTokens": len(encoded.tokens), "cachedContentTokenCount": asked.cached}
+        facts = built.facts
+        call = parse_count(read_json(body), vocab_size=facts.vocab_size, defaults=facts.sampling)
+        asked = _Asked.of(call, built, self._slot.ledgers.gemini_objects, tenant, room)
+        prompt = asked.encoded(built, room, self._slot.replies.of(Scope(tenant=tenant)))
+        return {"totalTokens": len(prompt.before(asked.form)), "cachedContentTokenCount": asked.cached}

@@ -147,6 +147,7 @@ class _Call:
         self, order: Order, job: Job, record: Record, explanations: Explanations, wire: Wire
     ) -> None:
         self._engine: Engine = order.built.loop
+        self._places = order.built.facts.max_running
         self._job, self._record, self._explanations, self._wire = job, record, explanations, wire
         self._tenant = order.caller.tenant
         self._usages: dict[int, Usage] = {}
@@ -154,9 +155,16 @@ class _Call:
         self._scores = 0
         self._submitted_at = time.monotonic()
 
+    @property
+    def _events(self) -> MergedEvents:
+        """All requests; they take at most half of the places, so that there is one for who comes next."""
+        samples = max(request.params.drawn for request in self._job.requests)
+        at_once = max(1, self._places // 2 // samples)
+        return MergedEvents(self._engine, self._job.requests, at_once)
+
     async def whole(self, send: Send) -> None:
         """Everything in one body."""
-        async with MergedEvents(self._engine, self._job.requests) as events:
+        async with self._events as events:
             while self._open:
                 self._feed(await events.take(None))
         body = await _apart(self._scores, self._whole_body)
@@ -170,7 +178,7 @@ class _Call:
 
     async def stream(self, send: Send) -> None:
         """Frame by frame. What fails after the first byte is told in the stream, which then ends."""
-        async with MergedEvents(self._engine, self._job.requests) as events:
+        async with self._events as events:
             first = await _quiet_take(events, HEADER_PATIENCE)
             chunks = self._wire.keep_alive if first is None else await self._chunks(first)
             headers = [

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from sapwood.server.ports import Engine
 from sapwood.types import Event, Request
-
-_AT_ONCE = 64
-"""Requests that are submitted before others have a turn: to check thousands of prompts takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +21,21 @@ class Arrival:
 
 
 class MergedEvents:
-    """Submits all requests on entry; leaving the block aborts those that still run."""
+    """Submits the requests in their order, `at_once` at a time; leaving the block aborts those that still run.
 
-    def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
+    A call of thousands of prompts would else stand, all of it older, before whoever comes next.
+    """
+
+    def __init__(self, engine: Engine, requests: Sequence[Request], at_once: int) -> None:
         self._engine, self._requests = engine, requests
         self._arrived: asyncio.Queue[Arrival | Exception] = asyncio.Queue()
+        self._waiting = iter(enumerate(requests))
+        self._at_once = at_once
         self._pumps: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        try:
-            for prompt, request in enumerate(self._requests):
-                self._pumps.append(asyncio.create_task(self._pump(prompt, self._engine.generate(request))))
-                if len(self._pumps) % _AT_ONCE == 0:
-                    await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            await self.__aexit__(None, None, None)
-            raise
+        for _ in range(min(self._at_once, len(self._requests))):
+            self._pumps.append(asyncio.create_task(self._pump()))
         return self
 
     async def __aexit__(
@@ -57,10 +53,12 @@ class MergedEvents:
             raise arrived
         return arrived
 
-    async def _pump(self, prompt: int, events: AsyncIterator[Event]) -> None:
+    async def _pump(self) -> None:
+        """One request after the other, until none is left."""
         # Cancelled, this task is always waiting inside the engine's iterator, which then aborts the request.
         try:
-            async for event in events:
-                self._arrived.put_nowait(Arrival(prompt, event))
+            for prompt, request in self._waiting:
+                async for event in self._engine.generate(request):
+                    self._arrived.put_nowait(Arrival(prompt, event))
         except Exception as error:
             self._arrived.put_nowait(error)

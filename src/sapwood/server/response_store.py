@@ -14,6 +14,8 @@ KEPT = 1024
 """Responses of one tenant."""
 KEPT_BYTES = 64 * 2**20
 """Bytes (of JSON) of one tenant's responses."""
+KEPT_BYTES_OF_ALL = 512 * 2**20
+"""Bytes (of JSON) of all responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,14 @@ class _Shelf:
 class ResponseStore:
     """Forgets a tenant's least recently used. For any thread.
 
-    A shelf for each tenant, so that how soon a response is forgotten tells nothing of what others ask. Items that
-    several responses share are counted for each.
+    A shelf for each tenant, so that how soon a response is forgotten tells nothing of what others ask; only when
+    many tenants fill theirs, whoever has the most gives. Items that several responses share are counted for each.
     """
 
-    def __init__(self, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
-        self._kept, self._kept_bytes = kept, kept_bytes
+    def __init__(
+        self, kept: int = KEPT, kept_bytes: int = KEPT_BYTES, of_all: int = KEPT_BYTES_OF_ALL
+    ) -> None:
+        self._kept, self._kept_bytes, self._of_all = kept, kept_bytes, of_all
         self._shelves: dict[str, _Shelf] = {}
         self._lock = threading.Lock()
 
@@ -78,6 +82,9 @@ class ResponseStore:
             shelf.total += size
             while len(shelf.kept) > self._kept or shelf.total > self._kept_bytes:
                 shelf.drop(next(iter(shelf.kept)))
+            while sum(each.total for each in self._shelves.values()) > self._of_all:
+                most = max(self._shelves.values(), key=lambda each: each.total)
+                most.drop(next(iter(most.kept)))
 
     def find(self, tenant: str, id: str) -> StoredResponse:
         """Raises NotFoundError for one that this tenant does not have."""
