@@ -104,7 +104,8 @@ def serve(
         typer.Option(
             "--score-memory",
             metavar="SIZE",
-            help="For prompts' logprobs, kept so that scoring them again is a hit.",
+            help="For prompts' logprobs, kept so that scoring them again is a hit; default: 64MiB.",
+            show_default=False,
             parser=size("--score-memory"),
         ),
     ] = CACHE.score_memory,
@@ -213,7 +214,7 @@ def serve(
         bool, typer.Option("--log-json", help="One JSON line per request on stderr.")
     ] = False,
 ) -> None:
-    """Serve MODEL over HTTP: OpenAI's completions, chat completions and models. Ctrl-C ends it, status 0."""
+    """Serve MODEL over HTTP to clients of OpenAI, Anthropic, Gemini, Ollama and others. Ctrl-C ends it, status 0."""
     del cache_dir  # there is one so far, and it is checked
     _serve(
         ModelConfig(
