@@ -56,7 +56,7 @@ def complete(served: Served, prompt: str) -> dict[str, Any]:
 
 
 def test_an_answer_of_a_schema_with_long_fixed_keys_is_valid_and_is_reused_by_the_next_turn() -> None:
-    """GR-02. Nothing is skipped over: the fixed part is drawn too, and comes back in the tokens that it was drawn in."""
+    """GR-02. Nothing is skipped over: the fixed part is drawn too, and comes back in those tokens."""
     names = ("the other path", "that thing there")
     form: Any = {
         "type": "json_schema",
