@@ -15,7 +15,7 @@ serve: $(VENV)/.installed
 	$(PY) -m sapwood serve $(MODEL) --port $(PORT) $(ARGS)
 
 test: $(VENV)/.test-ready $(CLIENTS)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.test-ready
 	$(VENV)/bin/ruff check .

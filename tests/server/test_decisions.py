@@ -428,7 +428,7 @@ def test_preempted_prompts_are_scored_as_the_model_does_alone(
 
 
 def test_a_small_request_does_not_wait_for_all_answers_of_a_large_call() -> None:
-    choices = [{"value": f"{n}", "description": ""} for n in range(250)]
+    choices = [{"value": f"{n}", "description": ""} for n in range(100)]
     questions = [{"type": "choice", "instructions": f"{n}?", "choices": choices} for n in range(8)]
     began = threading.Event()
 

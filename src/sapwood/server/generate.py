@@ -158,7 +158,7 @@ class _Call:
     @property
     def _events(self) -> MergedEvents:
         """All requests; they take at most half of the places, so that there is one for who comes next."""
-        samples = max(request.params.drawn for request in self._job.requests)
+        samples = max((request.params.drawn for request in self._job.requests), default=1)
         at_once = max(1, self._places // 2 // samples)
         return MergedEvents(self._engine, self._job.requests, at_once)
 
