@@ -1,7 +1,8 @@
-"""What holds on the chats of all dialects: a prefix is its tenant's, whichever it comes in."""
+"""What holds on the chats of all dialects: a prefix is its tenant's, and errors speak of the call's own fields."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,8 @@ CHATS: Mapping[str, tuple[str, dict[str, Any]]] = MappingProxyType(
     }
 )
 """A call of each: its path and its body."""
+NAMES = MappingProxyType({"gemini": "contents", "responses": "input"})
+"""What the messages are called there."""
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +56,13 @@ def test_a_prefix_is_its_tenants_in_whatever_dialect_it_comes_again(keyed: Serve
     assert reused(keyed, "sk-b", dialect) == 0
     prompt = len("<user\n") + len(TEXT) + len(">") + len("<assistant\n")
     assert {other: reused(keyed, "sk-a", other) for other in CHATS} == dict.fromkeys(CHATS, prompt - 1)
+
+
+@pytest.mark.parametrize("dialect", CHATS)
+def test_what_is_too_long_is_told_of_by_the_name_that_it_has_in_the_call(keyed: Served, dialect: str) -> None:
+    path, body = CHATS[dialect]
+    long = json.loads(json.dumps(body).replace(TEXT, "x" * 100_000))
+    answer = keyed.http.post(path, json=long, headers={"authorization": "Bearer sk-a"})
+    assert answer.status_code == 400
+    assert f"'{NAMES.get(dialect, 'messages')}" in answer.text
+    assert "100000 bytes" in answer.text

@@ -94,7 +94,7 @@ class AnthropicRoutes:
         built = self._slot.get()
         call = parse_count(read_json(body))
         check_model(call.model, self._slot.name)
-        self._slot.room.check_conversation(call.conversation)
+        self._slot.room.check_conversation(call.conversation, "messages")
         conversation = with_thinking(built.template, call.conversation, wanted=call.thinks)
         return len(chat_tokens(self._slot, caller, conversation))
 
@@ -105,7 +105,7 @@ def prepare_message(order: Order) -> Job:
     call = parse_messages(read_json(order.body), vocab_size=facts.vocab_size, defaults=facts.sampling)
     options, use = call.options, call.calls
     check_model(options.model, order.served_name)
-    order.room.check_conversation(call.conversation)
+    order.room.check_conversation(call.conversation, "messages")
     form = answer_form(built, options.params.constraint, call.conversation, use)
     thinks = call.thinks and form is None
     call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=thinks))

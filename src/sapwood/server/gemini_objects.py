@@ -41,7 +41,7 @@ def prepare_create(order: Order) -> Job:
     check_model(call.model, order.served_name)
     given = call.prompt
     conversation = Conversation((*given.system, *given.turns), tools=given.tools.defined)
-    order.room.check_conversation(conversation)
+    order.room.check_conversation(conversation, "contents")
     prefix = make_prefix(built.tokenizer, built.template, conversation)
     _check_size(len(prefix.tokens))
     content = NewContent(call.model, call.display_name, prefix, given.tools.use)

@@ -67,7 +67,7 @@ class _Asked:
         else:
             found = objects.get(tenant, prompt.cached)
             conversation, use = behind(found.content.prefix, prompt.turns), found.content.use
-        room.check_conversation(conversation)
+        room.check_conversation(conversation, "contents")
         form = answer_form(built, call.params.constraint, conversation, use)
         thinks = call.thinks if form is None else False
         if thinks is not None:

@@ -180,7 +180,7 @@ class ResponsesRoutes:
         if not call.thinks:
             conversation = with_thinking(built.template, conversation, wanted=False)
         with _told_of_input():
-            self._slot.room.check_conversation(conversation)
+            self._slot.room.check_conversation(conversation, "input")
             return len(chat_tokens(self._slot, caller, conversation))
 
 
@@ -217,7 +217,7 @@ def _readied(order: Order, call: ResponseCall, id: str) -> _Ready:
 def _asked(order: Order, call: ResponseCall, id: str) -> _Ready:
     """Raises RequestError for what the engine would refuse."""
     built, options, conversation = order.built, call.options, call.conversation
-    order.room.check_conversation(conversation)
+    order.room.check_conversation(conversation, "input")
     prompt = chat_prompt(order, conversation, options.scope)
     tokens = prompt.before(options.params.constraint)
     request = Request(id, tokens, options.params, options.scope, options.priority)
@@ -246,9 +246,8 @@ def _told_of_input() -> Iterator[None]:
     try:
         yield
     except ContextLengthError as error:
-        message = error.message.replace("messages[", "input[").replace("'messages'", "'input'")
         raise ContextLengthError(
-            message, param="input", hint="shorten the input, or set truncation to auto"
+            error.message, param="input", hint="shorten the input, or set truncation to auto"
         ) from None
     except RequestError as error:
         if error.param != "messages":

@@ -45,11 +45,14 @@ class PromptRoom:
                 hint="split the call",
             )
 
-    def check_conversation(self, conversation: Conversation) -> None:
-        """Raises ContextLengthError when a message is longer than any prompt can be, or all are together."""
+    def check_conversation(self, conversation: Conversation, field: str | None = None) -> None:
+        """Raises ContextLengthError when a message is longer than any prompt can be, or all are together.
+
+        `field` is what the dialect calls the messages, where its own do not stand for them one by one.
+        """
         for i, message in enumerate(conversation.messages):
-            self.check(message.text, f"messages[{i}].content")
-        self._check_size(conversation.size, "messages")
+            self.check(message.text, field or f"messages[{i}].content")
+        self._check_size(conversation.size, field or "messages")
 
     def check_tokens(self, count: int, param: str) -> None:
         """Raises ContextLengthError for more tokens than any text that is taken here has."""
