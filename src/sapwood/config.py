@@ -48,7 +48,7 @@ class CacheConfig:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfig:
-    chunk_tokens: int = 512
+    chunk_tokens: int = 256
     """Most tokens computed in one step, over all sequences."""
     max_running: int = 32
     """Most sequences that run at once."""
