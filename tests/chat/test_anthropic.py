@@ -179,7 +179,61 @@ def test_a_marker_inside_a_results_content_is_refused() -> None:
     result = {"type": "tool_result", "tool_use_id": "t", "content": [inner]}
     error = refused(user([result]))
     assert error.param == "messages[0].content[0].content[0].cache_control"
-    assert "tool_result itself" in str(error)
+    assert error.hint == "mark the block that it is in"
+
+
+MANUAL = {"type": "text", "media_type": "text/plain", "data": "F7 is the pump."}
+
+
+@pytest.mark.parametrize(
+    ("block", "read"),
+    [
+        ({"type": "document", "source": MANUAL}, "F7 is the pump."),
+        (
+            {"type": "document", "title": "Fuses", "context": "of 2020", "source": MANUAL},
+            "title: Fuses\ncontext: of 2020\nF7 is the pump.",
+        ),
+        ({"type": "document", "source": {"type": "content", "content": [text("a"), text("b")]}}, "a\nb"),
+        ({"type": "document", "source": {"type": "content", "content": "a"}}, "a"),
+        (
+            {"type": "search_result", "source": "car.org", "title": "Fuses", "content": [text("F7")]},
+            "title: Fuses\nsource: car.org\nF7",
+        ),
+    ],
+)
+def test_documents_and_search_results_are_text_alone_and_in_results_and_can_be_marked(
+    block: dict[str, Any], read: str
+) -> None:
+    marked = {**block, "cache_control": {"type": "ephemeral"}, "citations": {"enabled": False}}
+    call = parse(user([text("look"), marked, text("F7?")]))
+    assert call.conversation.messages[0].parts == ("look", read, "F7?")
+    assert [piece.ttl for piece in call.pieces] == [None, 300.0, None]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+    asked = assistant([{"type": "tool_use", "id": "t", "name": "f", "input": {}}])
+    assert parse(user("hi"), asked, user([result])).conversation.messages[2].parts == (read,)
+
+
+@pytest.mark.parametrize(
+    ("block", "param"),
+    [
+        ({"type": "document"}, "source"),
+        ({"type": "document", "source": {"type": "base64", "data": "JVBERi0="}}, "source.type"),
+        ({"type": "document", "source": {"type": "text"}}, "source.data"),
+        ({"type": "document", "title": 7, "source": MANUAL}, "title"),
+        ({"type": "document", "source": MANUAL, "citations": {"enabled": True}}, "citations.enabled"),
+        (
+            {"type": "document", "source": {"type": "content", "content": [{"type": "image"}]}},
+            "source.content[0].type",
+        ),
+        ({"type": "search_result", "title": "a", "source": "b", "content": 7}, "content"),
+        (
+            {"type": "search_result", "content": [{**text("a"), "cache_control": {"type": "ephemeral"}}]},
+            "content[0].cache_control",
+        ),
+    ],
+)
+def test_what_of_a_document_cannot_be_read_is_refused_by_name(block: dict[str, Any], param: str) -> None:
+    assert refused(user([block])).param == f"messages[0].content[0].{param}"
 
 
 def test_settings_with_which_a_prefix_is_found_are_equal_for_spelled_out_defaults() -> None:

@@ -244,7 +244,7 @@ def body(**options: Any) -> dict[str, Any]:
         ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
         ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, '"image"'),
-        ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, '"document"'),
+        ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "source.type"),
         ({"system": 7}, "system"),
         ({"system": [{"type": "image"}]}, "system[0]"),
         ({"tools": [{"name": "a"}]}, "tools[0].input_schema"),

@@ -86,6 +86,14 @@ def told(message: anthropic.types.Message) -> tuple[int, int]:
 SYSTEM_MARKED: Any = [text(SYSTEM, **MARK)]
 
 
+def test_a_marked_document_is_written_and_read_again(rig: Rig) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "m" * 1200}
+    manual = {"type": "document", "title": "Fuses", "source": source, **MARK}
+    read, written = told(rig.ask([manual, text("F7?")]))
+    assert (read, written) == (0, 1 + len("user\ntitle: Fuses\n") + 1200)
+    assert told(rig.ask([manual, text("F8?")])) == (written, 0)
+
+
 def test_the_first_writes_and_the_second_reads(rig: Rig) -> None:
     first = rig.ask("one", system=SYSTEM_MARKED)
     second = rig.ask("another", system=SYSTEM_MARKED)

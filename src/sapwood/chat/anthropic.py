@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from sapwood.chat.anthropic_blocks import MAX_BLOCKS
 from sapwood.chat.anthropic_format import Output, parse_output
 from sapwood.chat.anthropic_markers import Piece, place_markers
-from sapwood.chat.anthropic_turns import MAX_BLOCKS, TurnBody, parse_turns
+from sapwood.chat.anthropic_turns import TurnBody, parse_turns
 from sapwood.chat.body import Body, Integer, Number, Text, read_body, shown
 from sapwood.chat.messages import Conversation
 from sapwood.chat.openai import Options, Stop

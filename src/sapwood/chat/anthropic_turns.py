@@ -7,6 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sapwood.chat.anthropic_blocks import (
+    SOURCES,
+    block_list,
+    inner_texts,
+    not_served,
+    refuse_nested_markers,
+    source_text,
+)
 from sapwood.chat.anthropic_markers import Level, Piece, parse_marker
 from sapwood.chat.body import Body, at, clean_text, object_at, shown, text_in
 from sapwood.chat.draft import Draft
@@ -15,9 +23,6 @@ from sapwood.chat.openai_tools import MAX_DEPTH
 from sapwood.chat.spots import Spot
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
-
-MAX_BLOCKS = 4096
-"""Blocks of one turn."""
 
 BILLING_PREFIX = "x-anthropic-billing-header"
 """Claude Code begins the system text with a line of this name that differs from request to request: at the very
@@ -97,11 +102,11 @@ class _Builder:
             system = [{"type": "text", "text": system}] if system else []
         elif system is None:
             system = []
-        for i, block in enumerate(_list(system, "system")):
+        for i, block in enumerate(block_list(system, "system")):
             path = f"system[{i}]"
             fields = object_at(block, path)
             if fields.get("type") != "text":
-                raise _not_served(fields, path, "text")
+                raise not_served(fields, path, "text")
             text = text_in(fields, "text", path)
             if i == 0 and text.startswith(BILLING_PREFIX):
                 self._note(fields, path, "system", None)
@@ -113,7 +118,7 @@ class _Builder:
             text = at(path, clean_text, content)
             self._add_text({}, path, "messages", role, text)
             return
-        blocks = _list(content, path)
+        blocks = block_list(content, path)
         if not blocks:
             raise RequestError(f"{path!r} is empty; it must hold at least one block", param=path)
         for i, block in enumerate(blocks):
@@ -124,8 +129,10 @@ class _Builder:
     ) -> None:
         match role, block.get("type"):
             case _, "text":
-                _refuse_nested_markers(block.get("citations"), f"{path}.citations")
+                refuse_nested_markers(block.get("citations"), f"{path}.citations")
                 self._add_text(block, path, "messages", role, text_in(block, "text", path))
+            case "user", "document" | "search_result":
+                self._add_text(block, path, "messages", role, source_text(block, path))
             case "user", "tool_result":
                 self._add_result(block, path)
             case "assistant", "tool_use":
@@ -137,11 +144,11 @@ class _Builder:
                 self._turn("assistant")
                 self._note(block, path, "messages", None, _THINKING)
             case "user", _:
-                raise _not_served(block, path, "text and tool_result")
+                raise not_served(block, path, "text, document, search_result and tool_result")
             case "assistant", _:
-                raise _not_served(block, path, "text, thinking and tool_use")
+                raise not_served(block, path, "text, thinking and tool_use")
             case _:
-                raise _not_served(block, path, "text")
+                raise not_served(block, path, "text")
 
     def _add_text(self, block: Mapping[str, Any], path: str, level: Level, role: Role, text: str) -> None:
         parts = self._turn(role).parts
@@ -151,7 +158,7 @@ class _Builder:
 
     def _add_result(self, block: Mapping[str, Any], path: str) -> None:
         content = block.get("content")
-        parts = _result_parts([] if content is None else content, f"{path}.content")
+        parts = inner_texts([] if content is None else content, f"{path}.content", SOURCES)
         failed = block.get("is_error")
         if failed is not None and not isinstance(failed, bool):
             raise RequestError(
@@ -186,49 +193,6 @@ class _Builder:
     ) -> None:
         ttl = parse_marker(block.get("cache_control"), f"{path}.cache_control")
         self._pieces.append(Piece(path, level, spot, unmarkable, ttl))
-
-
-def _result_parts(content: object, path: str) -> tuple[str, ...]:
-    """At least one: a tool that says nothing has said the empty text."""
-    if isinstance(content, str):
-        return (at(path, clean_text, content),)
-    parts = []
-    for i, block in enumerate(_list(content, path)):
-        fields = object_at(block, f"{path}[{i}]")
-        if fields.get("type") != "text":
-            raise _not_served(fields, f"{path}[{i}]", "text")
-        _refuse_nested_markers([fields], f"{path}[{i}]", "mark the tool_result itself")
-        parts.append(text_in(fields, "text", f"{path}[{i}]"))
-    return tuple(parts) or ("",)
-
-
-def _refuse_nested_markers(nested: object, path: str, hint: str = "mark the block that it is in") -> None:
-    for each in nested if isinstance(nested, list) else ():
-        if isinstance(each, dict) and each.get("cache_control") is not None:
-            raise RequestError(
-                f"'{path}' has cache_control inside another block, where none may be",
-                param=f"{path}.cache_control",
-                hint=hint,
-            )
-
-
-def _not_served(block: Mapping[str, Any], path: str, served: str) -> RequestError:
-    kind = block.get("type")
-    if not isinstance(kind, str):
-        return RequestError(f"'{path}.type' is {shown(kind)}; it must be a string", param=f"{path}.type")
-    return RequestError(
-        f"'{path}' is a block of type {shown(kind)}; only {served} is supported here",
-        param=f"{path}.type",
-        code="unsupported_parameter",
-    )
-
-
-def _list(value: object, path: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise RequestError(f"{path!r} is {shown(value)}; it must be a string or a list of blocks", param=path)
-    if len(value) > MAX_BLOCKS:
-        raise RequestError(f"{path!r} has {len(value)} blocks; at most {MAX_BLOCKS} are taken", param=path)
-    return value
 
 
 def _json(value: object, path: str) -> Mapping[str, Any]:
