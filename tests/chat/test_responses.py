@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from sapwood.chat.messages import Message, ToolCall
+from sapwood.chat.openai_render import Json
 from sapwood.chat.prompt_cache import Breakpoint
 from sapwood.chat.responses import ResponseCall, parse_response
-from sapwood.chat.responses_items import Json, parse_items, sealed, turns_of
+from sapwood.chat.responses_items import parse_items, sealed, turns_of
 from sapwood.chat.responses_output import Output
 from sapwood.errors import RequestError
 

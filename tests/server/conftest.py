@@ -52,7 +52,16 @@ def serving(
     **settings: object,
 ) -> Iterator[Served]:
     """Serve a fake model in a thread, over a real socket; promises of the contract ledgers live by `clock`."""
-    built, ready = build_fake(facts, template=template), threading.Event()
+    with serving_built(build_fake(facts, template=template), clock, **settings) as served:
+        yield served
+
+
+@contextmanager
+def serving_built(
+    built: FakeBuilt, clock: LedgerClock = time.monotonic, **settings: object
+) -> Iterator[Served]:
+    """The same for one that is built."""
+    ready = threading.Event()
     config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
     server = Server(lambda: built, config, lambda _line: ready.set(), clock)
     thread = threading.Thread(target=server.run)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from sapwood.chat import ChatTemplate, Tokenizer, TokenizerFacts
-from sapwood.config import ServerConfig
-from sapwood.server import Server
-from server.conftest import Served
+from server.conftest import Served, serving_built
 from server.fakes import EOS, SPECIAL, VOCAB, FakeBuilt, FakeFacts, build_fake, byte_tokenizer
 
 MERGED = VOCAB
@@ -51,17 +48,5 @@ def build_merging(source: str = TEMPLATE, pair: bytes = b"th") -> FakeBuilt:
 
 @contextmanager
 def serving_merging(source: str = TEMPLATE, pair: bytes = b"th", **settings: object) -> Iterator[Served]:
-    built, ready = build_merging(source, pair), threading.Event()
-    config = ServerConfig(port=0, **settings)  # type: ignore[arg-type]
-    server = Server(lambda: built, config, lambda _line: ready.set())
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert ready.wait(10)
-        served = Served(server, built)
+    with serving_built(build_merging(source, pair), **settings) as served:  # type: ignore[arg-type]
         yield served
-        served.close()
-    finally:
-        server.stop()
-        thread.join(20)
-        assert not thread.is_alive()

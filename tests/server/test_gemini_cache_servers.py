@@ -9,7 +9,7 @@ import httpx
 from google import genai
 from google.genai import types
 
-from sapwood.server.gemini_objects import retained
+from sapwood.server.promises import kept_for
 from server.conftest import serving
 from server.fakes import FakeFacts, build_fake
 from server.test_gemini_cache import GONE, MANUAL, name_of, refused, rigged, size_of, usage_of
@@ -66,7 +66,7 @@ def test_an_index_that_cannot_keep_one_longer_is_not_asked_to() -> None:
 def test_the_wish_to_keep_it_covers_the_object_alone_and_until_it_expires() -> None:
     built = build_fake()
     try:
-        (wish,) = retained(built, 2000, 600.0)
+        (wish,) = kept_for(built, 600.0, 2000)
         assert (wish.start, wish.end, wish.seconds) == (0, 2000, 600.0)
     finally:
         built.loop.shutdown(0)

@@ -15,9 +15,10 @@ from sapwood.chat.body import Body, Integer, Number, Text, read_body
 from sapwood.chat.messages import Conversation
 from sapwood.chat.openai import Options
 from sapwood.chat.openai_format import parse_format
+from sapwood.chat.openai_render import Json
 from sapwood.chat.openai_tools import MAX_DEPTH, MAX_TOOLS
 from sapwood.chat.prompt_cache import Breakpoint, PromptCache, parse_prompt_cache
-from sapwood.chat.responses_items import MAX_ITEMS, Json, parse_items, turns_of
+from sapwood.chat.responses_items import MAX_ITEMS, parse_items, turns_of
 from sapwood.chat.responses_tools import ResponseTools, parse_response_tools
 from sapwood.chat.template_kwargs import check_json, check_template_kwargs
 from sapwood.chat.tools import ToolUse

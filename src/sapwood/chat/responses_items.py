@@ -12,12 +12,11 @@ from typing import Any
 from sapwood.chat.body import at, clean_text, object_at, shown, text_in
 from sapwood.chat.draft import Draft
 from sapwood.chat.messages import Message, Role, ToolCall, parsed_object
+from sapwood.chat.openai_render import Json
 from sapwood.chat.openai_tools import MAX_DEPTH
 from sapwood.chat.prompt_cache import Breakpoint, breakpoint_ttl
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
-
-Json = dict[str, Any]
 
 MAX_ITEMS = 16_384
 MAX_PARTS = 4096

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from sapwood.chat.messages import parsed_object
+from sapwood.chat.openai_render import Json
 from sapwood.chat.responses_items import sealed
 
-Json = dict[str, Any]
 Kind = Literal["message", "reasoning", "function_call"]
 
 _PREFIXES: Mapping[Kind, str] = MappingProxyType({"message": "msg", "reasoning": "rs", "function_call": "fc"})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from sapwood.chat.openai_render import TokenNames, chat_logprobs
+from sapwood.chat.openai_render import Json, TokenNames, chat_logprobs
 from sapwood.chat.responses_output import Output
 from sapwood.chat.tool_answer import (
     CallEnd,
@@ -18,8 +17,6 @@ from sapwood.chat.tool_answer import (
     ToolReading,
 )
 from sapwood.types import Delta, Event, FinishReason, Started, TokenLogprob, Usage
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sapwood.chat.body import object_at
+from sapwood.chat.openai_render import Json
 from sapwood.chat.openai_tools import MAX_DEPTH, Tools, parse_tools
 from sapwood.chat.template_kwargs import check_json
 from sapwood.errors import RequestError
-
-Json = dict[str, Any]
 
 _KIND = re.compile(r"\w{1,64}", re.ASCII)
 

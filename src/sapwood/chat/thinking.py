@@ -132,6 +132,18 @@ def without_thinking(template: Switched, conversation: Conversation) -> Conversa
     return _set(conversation, switch, False) if template.thinks and switch is not None else conversation
 
 
+def prompted(
+    template: Switched, conversation: Conversation, *, formed: bool, thinks: bool | None
+) -> Conversation:
+    """As it is put to the model, which does not think before an answer that must have a form (`formed`).
+
+    `thinks` says whether it is to think else; None leaves that to the template.
+    """
+    if formed:
+        return without_thinking(template, conversation)
+    return conversation if thinks is None else with_thinking(template, conversation, wanted=thinks)
+
+
 def _set(conversation: Conversation, switch: str, wanted: bool) -> Conversation:
     kwargs: Mapping[str, Any] = {**conversation.template_kwargs, switch: wanted}
     return replace(conversation, template_kwargs=kwargs)

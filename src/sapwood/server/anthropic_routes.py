@@ -13,7 +13,7 @@ from sapwood.chat import Json, Render, read_json
 from sapwood.chat.anthropic import parse_count, parse_messages
 from sapwood.chat.anthropic_render import MessageAnswer, MessageShape, MessageStream
 from sapwood.chat.sse import encode_named_event
-from sapwood.chat.thinking import with_thinking
+from sapwood.chat.thinking import prompted, with_thinking
 from sapwood.chat.tool_answer import ToolReading
 from sapwood.errors import OutOfPagesError, UnavailableError
 from sapwood.server.anthropic_contract import by_contract, physically
@@ -107,9 +107,9 @@ def prepare_message(order: Order) -> Job:
     check_model(options.model, order.served_name)
     order.room.check_conversation(call.conversation, "messages")
     form = answer_form(built, options.params.constraint, call.conversation, use)
-    thinks = call.thinks and form is None
-    call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=thinks))
-    conversation = call.conversation
+    formed = form is not None
+    conversation = prompted(built.template, call.conversation, formed=formed, thinks=call.thinks)
+    call = replace(call, conversation=conversation)
     prompt = chat_prompt(order, conversation)
     tokens = prompt.before(form)
     id = order.head("msg_01").id

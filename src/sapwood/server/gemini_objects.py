@@ -28,10 +28,9 @@ from sapwood.server.gemini_wire import GEMINI
 from sapwood.server.generate import GenerateEndpoint, Job, Order
 from sapwood.server.native import DialectEndpoint, fitted
 from sapwood.server.openai_routes import check_model
-from sapwood.server.ports import Built
-from sapwood.server.promises import priority_of
+from sapwood.server.promises import kept_for
 from sapwood.server.slot import Slot
-from sapwood.types import LONGEST_SECONDS, Event, Request, Retain, SamplingParams, Scope, Usage
+from sapwood.types import LONGEST_SECONDS, Event, Request, SamplingParams, Scope, Usage
 
 
 def prepare_create(order: Order) -> Job:
@@ -53,7 +52,7 @@ def prepare_create(order: Order) -> Job:
         prompt=prefix.tokens,
         params=SamplingParams(max_tokens=0),
         scope=Scope(tenant=tenant),
-        retain=retained(built, len(prefix.tokens), lifetime(now) - now),
+        retain=kept_for(built, lifetime(now) - now, len(prefix.tokens)),
     )
     fitted(order, request, cut=False)
 
@@ -64,14 +63,6 @@ def prepare_create(order: Order) -> Job:
 
     creation = _Creation(lambda: objects.add(tenant, content, lifetime))
     return Job(request.id, (request,), creation, False, place)
-
-
-def retained(built: Built, tokens: int, seconds: float) -> tuple[Retain, ...]:
-    """The wish that so much of a prompt stays; none where the cache's index cannot keep one longer than another."""
-    if built.facts.policies.get("prefix_index") == "blocks":
-        return ()
-    seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
-    return (Retain(priority_of(seconds), seconds, 0, tokens),)
 
 
 class _Creation:

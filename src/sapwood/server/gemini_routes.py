@@ -16,7 +16,7 @@ from sapwood.chat.gemini_prefix import behind, continue_prefix
 from sapwood.chat.gemini_render import GeminiAnswer, GeminiShape, GeminiStream
 from sapwood.chat.replay import EncodedChat
 from sapwood.chat.replies import OwnReplies
-from sapwood.chat.thinking import with_thinking
+from sapwood.chat.thinking import prompted
 from sapwood.contract import GEMINI, implicit_billing
 from sapwood.errors import NotFoundError, RequestError
 from sapwood.server.body import read_limited
@@ -25,13 +25,14 @@ from sapwood.server.chat_prompt import ChatPrompt, answer_form, encoded_prompt
 from sapwood.server.explain import Explanations
 from sapwood.server.gemini_caches import CachedContent, CachedContents
 from sapwood.server.gemini_models import gemini_model
-from sapwood.server.gemini_objects import GeminiObjects, retained
+from sapwood.server.gemini_objects import GeminiObjects
 from sapwood.server.gemini_wire import GEMINI as GEMINI_WIRE
 from sapwood.server.generate import GenerateEndpoint, Job, Order
 from sapwood.server.ledgers import Ledgers
 from sapwood.server.native import DialectEndpoint, fitted
 from sapwood.server.openai_routes import check_model
 from sapwood.server.ports import Built
+from sapwood.server.promises import kept_for
 from sapwood.server.room import PromptRoom
 from sapwood.server.slot import Slot
 from sapwood.types import Constraint, Request, Retain, Scope, Usage
@@ -69,9 +70,7 @@ class _Asked:
             conversation, use = behind(found.content.prefix, prompt.turns), found.content.use
         room.check_conversation(conversation, "contents")
         form = answer_form(built, call.params.constraint, conversation, use)
-        thinks = call.thinks if form is None else False
-        if thinks is not None:
-            conversation = with_thinking(built.template, conversation, wanted=thinks)
+        conversation = prompted(built.template, conversation, formed=form is not None, thinks=call.thinks)
         return cls(conversation, use, prompt.turns, found, form)
 
     @property
@@ -134,7 +133,7 @@ def _kept(order: Order, asked: _Asked) -> tuple[Retain, ...]:
     if asked.found is None:
         return ()
     left = asked.found.expires - order.ledgers.gemini_objects.now()
-    return retained(order.built, asked.cached, left)
+    return kept_for(order.built, left, asked.cached)
 
 
 def _cached(ledgers: Ledgers, promised: int, usage: Usage) -> int:

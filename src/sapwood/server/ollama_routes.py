@@ -26,7 +26,7 @@ from sapwood.chat import (
 )
 from sapwood.chat.ollama import OllamaCall, parse_ollama_chat, parse_ollama_generate
 from sapwood.chat.ollama_render import OllamaAnswer, OllamaShape, OllamaStream
-from sapwood.chat.thinking import with_thinking, without_thinking
+from sapwood.chat.thinking import prompted
 from sapwood.errors import NotFoundError, RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.chat_prompt import ChatPrompt, answer_form, chat_prompt
@@ -148,10 +148,8 @@ def _chat_prompt(order: Order, call: OllamaCall, conversation: Conversation) -> 
     tokenizer, template = order.built.tokenizer, order.built.template
     order.room.check_conversation(conversation)
     form = answer_form(order.built, call.params.constraint, conversation, call.calls)
-    if form is not None or call.think is False:
-        conversation = without_thinking(template, conversation)
-    elif call.think:
-        conversation = with_thinking(template, conversation, wanted=True)
+    thinks = None if call.think is None else bool(call.think)
+    conversation = prompted(template, conversation, formed=form is not None, thinks=thinks)
     prompt = chat_prompt(order, conversation, Scope(salt=call.salt))
     tokens = prompt.before(form)
     reading = ToolReading.after(tokenizer, template, conversation, tokens, call.calls)

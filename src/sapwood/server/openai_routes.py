@@ -25,7 +25,7 @@ from sapwood.chat import (
     read_json,
 )
 from sapwood.chat.native_answer import Timed
-from sapwood.chat.thinking import with_thinking, without_thinking
+from sapwood.chat.thinking import prompted
 from sapwood.errors import ContextLengthError, NotFoundError
 from sapwood.server.chat_prompt import answer_form, chat_prompt
 from sapwood.server.generate import Job, Order
@@ -44,10 +44,9 @@ def prepare_chat(order: Order) -> Job:
     head, options = order.head("chatcmpl"), call.options
     form = answer_form(built, options.params.constraint, call.conversation, call.tool_use)
     options = replace(options, params=replace(options.params, constraint=form))
-    if form is not None:
-        call = replace(call, conversation=without_thinking(built.template, call.conversation))
-    elif not call.thinks:
-        call = replace(call, conversation=with_thinking(built.template, call.conversation, wanted=False))
+    thinks = None if call.thinks else False
+    conversation = prompted(built.template, call.conversation, formed=form is not None, thinks=thinks)
+    call = replace(call, conversation=conversation)
     prompt = chat_prompt(order, call.conversation, options.scope)
     tokens = prompt.before(form)
     shape: dict[str, Any] = {

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from sapwood.contract import Plan
 from sapwood.server.generate import Order
-from sapwood.types import MOST_WISHES, Request, Retain
+from sapwood.server.ports import Built
+from sapwood.types import LONGEST_SECONDS, MOST_WISHES, Request, Retain
 
 LONGER = (3600.0, 86_400.0)
 """Seconds: a promise of as many or more has the next priority. The first is 1."""
@@ -20,7 +21,7 @@ LONGER = (3600.0, 86_400.0)
 
 def retaining(order: Order, request: Request, plan: Plan | None) -> Request:
     """`request`, which also asks to retain what its plan promises for a time that the client asked for."""
-    if plan is None or order.built.facts.policies.get("prefix_index") == "blocks":
+    if plan is None or not _retains(order.built):
         return request
     return replace(request, retain=(*request.retain, *wishes(plan))[:MOST_WISHES])
 
@@ -41,6 +42,19 @@ def wishes(plan: Plan) -> list[Retain]:
         if write.longest is None or write.longest == write.ttl:
             ends[write.ttl] = max(write.boundary.end, ends.get(write.ttl, 0))
     return [Retain(priority_of(ttl), ttl, 0, end) for ttl, end in ends.items()]
+
+
+def kept_for(built: Built, seconds: float, tokens: int) -> tuple[Retain, ...]:
+    """The wish that so many tokens of a prompt stay for what is left of a time."""
+    if not _retains(built):
+        return ()
+    seconds = min(max(seconds, 1.0), LONGEST_SECONDS)
+    return (Retain(priority_of(seconds), seconds, 0, tokens),)
+
+
+def _retains(built: Built) -> bool:
+    """Whether the cache's index can keep one prefix longer than another."""
+    return built.facts.policies.get("prefix_index") != "blocks"
 
 
 def priority_of(seconds: float) -> int:

@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sapwood.chat import (
-    KEEP_ALIVE,
     Conversation,
     Json,
     Render,
@@ -24,13 +23,12 @@ from sapwood.chat import (
 from sapwood.chat.responses import Recall, ResponseCall, parse_response, parse_response_count
 from sapwood.chat.responses_render import ResponseAnswer, ResponseShape, ResponseStream
 from sapwood.chat.sse import encode_named_event
-from sapwood.chat.thinking import with_thinking, without_thinking
+from sapwood.chat.thinking import prompted
 from sapwood.contract import OPENAI_BREAKPOINTS
 from sapwood.errors import ContextLengthError, NotFoundError, RequestError
 from sapwood.server.body import read_limited
 from sapwood.server.caller import Caller, caller_of
 from sapwood.server.chat_prompt import ChatPrompt, answer_form, chat_prompt, chat_tokens
-from sapwood.server.errors import error_json
 from sapwood.server.explain import Explanations
 from sapwood.server.generate import GenerateEndpoint, Job, Order
 from sapwood.server.native import fitted
@@ -40,7 +38,7 @@ from sapwood.server.response_store import ResponseStore, StoredResponse, size_of
 from sapwood.server.responses_contract import settlement
 from sapwood.server.slot import Slot
 from sapwood.server.truncation import kept_breakpoints, without_oldest
-from sapwood.server.wire import Wire
+from sapwood.server.wire import OPENAI
 from sapwood.types import Request
 
 PAGE = 20
@@ -48,11 +46,9 @@ PAGE = 20
 MOST_IN_PAGE = 100
 
 
-def _error(error: Exception, _request_id: str) -> Json:
-    return error_json(error)
-
-
-RESPONSES = Wire(b"text/event-stream; charset=utf-8", encode_named_event, b"", KEEP_ALIVE, _error)
+RESPONSES = replace(
+    OPENAI, content_type=b"text/event-stream; charset=utf-8", frame=encode_named_event, end=b""
+)
 
 
 class ResponsesRoutes:
@@ -176,9 +172,8 @@ class ResponsesRoutes:
         built = self._slot.get()
         call = parse_response_count(read_json(body), recall=self._recall(caller.tenant))
         check_model(call.model, self._slot.name)
-        conversation = call.conversation
-        if not call.thinks:
-            conversation = with_thinking(built.template, conversation, wanted=False)
+        thinks = None if call.thinks else False
+        conversation = prompted(built.template, call.conversation, formed=False, thinks=thinks)
         with _told_of_input():
             self._slot.room.check_conversation(conversation, "input")
             return len(chat_tokens(self._slot, caller, conversation))
@@ -202,11 +197,8 @@ def _readied(order: Order, call: ResponseCall, id: str) -> _Ready:
     if not call.prewarm:
         form = answer_form(built, params.constraint, call.conversation, call.tool_use)
         params = replace(params, constraint=form)
-    conversation = call.conversation
-    if params.constraint is not None:
-        conversation = without_thinking(built.template, conversation)
-    elif not call.thinks:
-        conversation = with_thinking(built.template, conversation, wanted=False)
+    formed, thinks = params.constraint is not None, None if call.thinks else False
+    conversation = prompted(built.template, call.conversation, formed=formed, thinks=thinks)
     call = replace(call, conversation=conversation, options=replace(call.options, params=params))
     with _told_of_input():
         if call.truncates:
