@@ -9,12 +9,16 @@ PY := $(VENV)/bin/python
 CLIENTS := $(patsubst tests/clients/%.txt,$(VENV)/clients/%/.ready,$(wildcard tests/clients/*.txt))
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 
-.PHONY: serve test check bench clean
+.PHONY: serve test fuzz check bench clean
 
 serve: $(VENV)/.installed
 	$(PY) -m sapwood serve $(MODEL) --port $(PORT) $(ARGS)
 
 test: $(VENV)/.test-ready $(CLIENTS)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile --hypothesis-profile ci $(ARGS)
+
+# The same with examples that nobody has seen; `make test` draws the same ones each time.
+fuzz: $(VENV)/.test-ready $(CLIENTS)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.test-ready

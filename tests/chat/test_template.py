@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from model import tiny
@@ -57,6 +57,8 @@ def test_ids_are_those_of_transformers(
 def test_ids_of_any_ordinary_text_are_those_of_transformers(
     contents: list[str], smollm: Tokenizer, own: ChatTemplate, judge: Any
 ) -> None:
+    # The judge reads a control token's spelling as the token, and ours does not: tested further down.
+    assume(not any(token.text in content for token in smollm.special_tokens for content in contents))
     roles = ("user", "assistant")
     messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
     theirs = judge.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)

@@ -22,10 +22,13 @@ def test_every_token_has_one_reason(
 
     cached = pages()
     once = pages(cached // page_size)
-    in_flight = pages(cached // page_size) - cached
     history = History(cached, once, branches, 1.0 if once > cached else None, pages())
-    reuse = account(prompt_len, page_size, history, in_flight)
-    assert reuse.reused == cached
+    readable = data.draw(st.none() | st.integers(0, prompt_len))
+    reused = cached if readable is None else min(cached, readable // page_size * page_size)
+    in_flight = pages(reused // page_size) - reused
+    reuse = account(prompt_len, page_size, history, in_flight, readable)
+    assert reuse.reused == reused
+    assert reuse.missed.get("in_flight", 0) == in_flight
     assert reuse.reused + sum(reuse.missed.values()) == prompt_len
     assert all(count > 0 for count in reuse.missed.values())
     assert (reuse.diverged_at is None) == ("diverged" not in reuse.missed)
@@ -52,6 +55,13 @@ def test_what_another_was_computing_is_not_never_seen() -> None:
     assert account(100, 1, known(), in_flight=99).missed == {"in_flight": 99, "last_token": 1}
     missed = {"in_flight": 16, "never_seen": 16, "page_tail": 1, "last_token": 1}
     assert account(50, 16, known(16), in_flight=16).missed == missed
+
+
+def test_what_another_was_computing_with_its_scores_may_be_cached_without() -> None:
+    reuse = account(8, 1, known(7), in_flight=1, readable=5)
+    assert (reuse.reused, reuse.missed) == (5, {"in_flight": 1, "reuse_off": 1, "last_token": 1})
+    reuse = account(10, 1, known(6), in_flight=3, readable=5)
+    assert (reuse.reused, reuse.missed) == (5, {"in_flight": 3, "never_seen": 1, "last_token": 1})
 
 
 def test_what_was_cached_once_was_evicted_and_says_when() -> None:

@@ -11,24 +11,24 @@ def account(
 ) -> Reuse:
     """Split a prompt that reads the cache, in tokens; `history` is of its first prompt_len - 1.
 
-        reused │ reuse_off │ in_flight │ evicted │ other_namespace │ diverged or never_seen │ page_tail │ last_token
+        reused │ in_flight │ reuse_off │ evicted │ other_namespace │ diverged or never_seen │ page_tail │ last_token
 
-    From the left: what is cached, up to `readable` tokens if that is given; what is cached besides, and computed for
-    its scores alone; what another sequence was just computing, and was not waited for; what was
-    cached once; what is cached under another adapter or salt of the same tenant. The rest has diverged if the
+    From the left: what is cached, up to `readable` tokens if that is given; what another sequence was just
+    computing (with its scores, if these were wanting), and was not waited for; what is cached besides, and computed
+    for its scores alone; what was cached once; what is cached under another adapter or salt of the same tenant. The rest has diverged if the
     known prefix is known to go on differently, and was never seen otherwise. The last token is always computed
     (its logits are drawn from), and what before it fills no page cannot be found.
     """
     longest = (prompt_len - 1) // page_size * page_size
-    computing = history.cached + in_flight
-    once = max(computing, history.known)
-    elsewhere = max(once, history.elsewhere)
     reused = history.cached
     if readable is not None:
         reused = min(reused, readable // page_size * page_size)
+    computing = max(reused + in_flight, history.cached)
+    once = max(computing, history.known)
+    elsewhere = max(once, history.elsewhere)
     missed = {
-        "reuse_off": history.cached - reused,
         "in_flight": in_flight,
+        "reuse_off": computing - reused - in_flight,
         "evicted": once - computing,
         "other_namespace": elsewhere - once,
         "diverged": longest - elsewhere,
