@@ -15,9 +15,9 @@ def account(
 
     From the left: what is cached, up to `readable` tokens if that is given; what another sequence was just
     computing (with its scores, if these were wanting), and was not waited for; what is cached besides, and computed
-    for its scores alone; what was cached once; what is cached under another adapter or salt of the same tenant. The rest has diverged if the
-    known prefix is known to go on differently, and was never seen otherwise. The last token is always computed
-    (its logits are drawn from), and what before it fills no page cannot be found.
+    for its scores alone; what was cached once; what is cached under another adapter or salt of the same tenant. The
+    rest has diverged if the known prefix is known to go on differently, and was never seen otherwise. The last token
+    is always computed (its logits are drawn from), and what before it fills no page cannot be found.
     """
     longest = (prompt_len - 1) // page_size * page_size
     reused = history.cached
