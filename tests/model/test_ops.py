@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sapwood.errors import UsageError
 from sapwood.model.kv import KvPool
-from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
 from sapwood.model.ops_native import NativeOps
 from sapwood.model.ops_reference import ReferenceOps
 from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
@@ -104,14 +104,30 @@ def test_packing_several_matrices_keeps_each_format() -> None:
     assert same(together, np.concatenate(apart, axis=1))
 
 
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("rows", [1, 4, 5, 11])
-def test_gated_linear_equals_its_twin(rows: int) -> None:
+def test_gated_linear_equals_its_twin(rows: int, activation: Activation) -> None:
     rng = np.random.default_rng(rows)
     gate, up = weight(rng, "q4_1", 37, 64), weight(rng, "q8_0", 37, 64)
     x, norm = floats(rng, rows, 64), Norm(floats(rng, 64), 1e-6)
     expected, got = np.empty((rows, 37), np.float32), np.empty((rows, 37), np.float32)
-    TWIN.gated_linear(x, TWIN.pack([gate]), TWIN.pack([up]), expected, norm=norm)
-    TWO.gated_linear(x, TWO.pack([gate]), TWO.pack([up]), got, norm=norm)
+    TWIN.gated_linear(x, TWIN.pack([gate]), TWIN.pack([up]), expected, norm=norm, activation=activation)
+    TWO.gated_linear(x, TWO.pack([gate]), TWO.pack([up]), got, norm=norm, activation=activation)
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_activations_equal_their_twins_over_the_whole_range(activation: Activation) -> None:
+    """The gate is the first input, the factor the second: what overflows inside the cubic included."""
+    values = np.concatenate(
+        [np.linspace(-100, 100, 4001), [0.0, -0.0, 1e-30, -1e-30, 1e15, -1e15, 1e30, -1e30]]
+    )
+    x = np.column_stack([values, np.ones(len(values))]).astype(np.float32)
+    first, second = (RawTensor("w", "f32", 1, 2, np.array([row], np.float32)) for row in ((1, 0), (0, 0.5)))
+    expected, got = np.empty((len(x), 1), np.float32), np.empty((len(x), 1), np.float32)
+    TWIN.gated_linear(x, TWIN.pack([first]), TWIN.pack([second]), expected, activation=activation)
+    ONE.gated_linear(x, ONE.pack([first]), ONE.pack([second]), got, activation=activation)
+    assert np.isfinite(expected).all()
     assert same(got, expected)
 
 
@@ -149,13 +165,15 @@ class Scene:
         self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
         self.norms = HeadNorms(floats(rng, layout.head_dim), floats(rng, layout.head_dim), 1e-6)
 
-    def run(self, ops: Any, *, window: int | None = None, norms: bool = False) -> tuple[Floats, KvPool]:
+    def run(
+        self, ops: Any, *, window: int | None = None, norms: bool = False, scale: float | None = None
+    ) -> tuple[Floats, KvPool]:
         kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
         qkv = self.qkv.copy()
         plan = ops.plan(_spans(self.rows, self.starts, self.tables), kv)
         ops.rope_and_store(plan, qkv, self.layout, self.rope, 0, self.norms if norms else None)
         out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
-        ops.attention(plan, qkv, self.layout, 0, out, window=window)
+        ops.attention(plan, qkv, self.layout, 0, out, window=window, scale=scale)
         return out, kv
 
 
@@ -174,15 +192,16 @@ def _spans(rows: list[int], starts: list[int], tables: list[NDArray[np.int32]]) 
     spans=st.lists(st.tuples(st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
     window=st.sampled_from([None, 1, 5, 70]),
     norms=st.booleans(),
+    scale=st.sampled_from([None, 0.1, 1.0]),
 )
 def test_attention_equals_its_twin(
     seed: int, layout: HeadLayout, page_size: int, dtype: str, spans: list[tuple[int, int]], window: int | None,
-    norms: bool,
+    norms: bool, scale: float | None,
 ) -> None:  # fmt: skip
     scene = Scene(seed, layout, page_size, dtype, [s for s, _ in spans], [r for _, r in spans])
-    expected, pages = scene.run(TWIN, window=window, norms=norms)
+    expected, pages = scene.run(TWIN, window=window, norms=norms, scale=scale)
     for ops in (ONE, TWO):
-        got, stored = scene.run(ops, window=window, norms=norms)
+        got, stored = scene.run(ops, window=window, norms=norms, scale=scale)
         assert same(stored.k, pages.k)
         assert same(stored.v, pages.v)
         assert same(got, expected)

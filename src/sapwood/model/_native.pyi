@@ -57,6 +57,7 @@ def gated_linear(
     out: NDArray[np.float32],
     norm: NDArray[np.float32] | None,
     eps: float,
+    activation: str,
 ) -> None: ...
 def rms_norm(
     workers: Workers,

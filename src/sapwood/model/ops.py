@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from sapwood.model.kv import KvPool
     from sapwood.model.tensor import RawTensor
+
+
+Activation = Literal["silu", "gelu_tanh"]
+"""silu(g) = g / (1 + exp(-g)); gelu_tanh is GELU by its tanh approximation (Hendrycks and Gimpel 2016)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,9 @@ class Ops(Protocol):
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
-        """out = silu(norm(x) · gateᵀ) * (norm(x) · upᵀ)."""
+        """out = activation(norm(x) · gateᵀ) * (norm(x) · upᵀ)."""
 
     def rope_and_store(
         self,
@@ -131,5 +136,9 @@ class Ops(Protocol):
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
-        """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim]."""
+        """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim].
+
+        Queries are multiplied by `scale`, rounded to float32; None means head_dim^-0.5.
+        """

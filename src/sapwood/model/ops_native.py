@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sapwood.model import _native
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
 
 MOST_THREADS = 256
@@ -119,11 +119,10 @@ class NativeOps:
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
-        if norm is None:
-            self._native.gated_linear(self._workers, x, gate, up, out, None, 0.0)
-        else:
-            self._native.gated_linear(self._workers, x, gate, up, out, norm.weight, norm.eps)
+        weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
+        self._native.gated_linear(self._workers, x, gate, up, out, weight, eps, activation)
 
     def rope_and_store(
         self,
@@ -157,14 +156,14 @@ class NativeOps:
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
-        scale = float(np.float32(layout.head_dim**-0.5))
         self._native.attention(
             self._workers,
             plan.spans,
             qkv,
             self._shape(layout),
-            scale,
+            layout.head_dim**-0.5 if scale is None else scale,
             window or 0,
             plan.layers[layer],
             out,

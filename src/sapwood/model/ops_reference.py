@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
 
 _TILE = 64
@@ -93,9 +93,10 @@ class ReferenceOps:
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
         x = _normed(x, norm)
-        out[:] = ef.silu(ef.chain(x, gate)) * ef.chain(x, up)
+        out[:] = ef.ACTIVATIONS[activation](ef.chain(x, gate)) * ef.chain(x, up)
 
     def rope_and_store(
         self,
@@ -129,10 +130,11 @@ class ReferenceOps:
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
         group = layout.heads // layout.kv_heads
-        scale = _F32(layout.head_dim**-0.5)
-        queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * scale
+        factor = _F32(layout.head_dim**-0.5 if scale is None else scale)
+        queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * factor
         result = out.reshape(len(out), layout.heads, layout.head_dim)
         kv = plan.kv
         for span in plan.spans:

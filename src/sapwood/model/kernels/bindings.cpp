@@ -61,6 +61,12 @@ KvType kv_named(const std::string& name) {
   throw std::invalid_argument("unknown KV type: " + name);
 }
 
+Activation activation_named(const std::string& name) {
+  if (name == "silu") return Activation::silu;
+  if (name == "gelu_tanh") return Activation::gelu_tanh;
+  throw std::invalid_argument("unknown activation: " + name);
+}
+
 // One layer's K and V pages; keeps the arrays alive.
 struct LayerPages {
   LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
@@ -133,14 +139,15 @@ void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out,
 }
 
 void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, const PackedMatrix& up, Matrix out,
-                   std::optional<ConstVector> norm, float eps) {
+                   std::optional<ConstVector> norm, float eps, const std::string& activation) {
   require(gate.outputs() > 0 && cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
               cols(out) == gate.outputs() && rows(x) == rows(out) && gate.panels().size() == up.panels().size(),
           "gated_linear: shapes do not fit");
   const Input in = input(x, norm, eps);
   const Output to = output(out);
+  const Activation named = activation_named(activation);
   nb::gil_scoped_release unlocked;
-  gated_linear(workers, in, gate, up, to);
+  gated_linear(workers, in, gate, up, named, to);
 }
 
 void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out) {
@@ -215,7 +222,7 @@ NB_MODULE(_native, m) {
   m.def("linear", &linear_, "workers"_a, "x"_a.noconvert(), "w"_a, "out"_a.noconvert(), "norm"_a.noconvert().none(),
         "eps"_a, "bias"_a.noconvert().none(), "accumulate"_a);
   m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a.noconvert(), "gate"_a, "up"_a, "out"_a.noconvert(),
-        "norm"_a.noconvert().none(), "eps"_a);
+        "norm"_a.noconvert().none(), "eps"_a, "activation"_a);
   m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a,
         "out"_a.noconvert());
   m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "cos"_a.noconvert(),

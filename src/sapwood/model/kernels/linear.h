@@ -29,8 +29,11 @@ struct Output {
 // out[m][n] = sum over k of x[m][k] * w[n][k].
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue);
 
-// out[m][n] = silu(gate chain) * (up chain): both products of one input, fused so that neither is stored.
-void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Output out);
+enum class Activation { silu, gelu_tanh };
+
+// out[m][n] = activation(gate chain) * (up chain): both products of one input, fused so that neither is stored.
+void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
+                  Output out);
 
 // y[m] = x[m] / sqrt(mean(x[m]²) + eps) * weight; the sum of squares has 8 fixed lanes and one fixed tree.
 void rms_norm(Workers& workers, Input in, int width, Output out);
