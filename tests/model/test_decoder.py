@@ -184,6 +184,26 @@ def test_hidden_rows_are_overwritten_by_the_next_step_only(llama: Decoder) -> No
     assert bench.forward([5, 6, 7], [3], [0], [5]).tobytes() == first.tobytes()
 
 
+def test_steps_of_every_size_in_any_order_give_what_a_fresh_decoder_gives(tmp_path: Path) -> None:
+    """What a step does is noted once for each number of rows, and the oldest are forgotten."""
+    folder = tiny.tiny_llama(tmp_path)
+    bench = Bench(decoder_of(folder), pages=80, page_size=1)
+    pages = list(range(70))
+    for rows in (1, 2, 70, 1, *range(3, 69), 2, 1):
+        tokens = [5 + i % 11 for i in range(rows)]
+        fresh = Bench(decoder_of(folder), pages=80, page_size=1)
+        expected = fresh.forward(tokens, [rows], [0], pages[:rows])
+        assert bench.forward(tokens, [rows], [0], pages[:rows]).tobytes() == expected.tobytes()
+
+
+def test_a_decoder_may_go_on_over_other_pages(llama: Decoder) -> None:
+    one, two = Bench(llama), Bench(llama, pages=20)
+    expected = one.forward([5, 6, 7], [3], [0], [0])
+    assert two.forward([5, 6, 7], [3], [0], [19]).tobytes() == expected.tobytes()
+    assert one.forward([5, 6, 7], [3], [0], [1]).tobytes() == expected.tobytes()
+    assert one.kv.k[:, 1, :3].tobytes() == two.kv.k[:, 19, :3].tobytes()
+
+
 def test_page_tails_and_other_pages_are_never_read(llama: Decoder) -> None:
     clean, dirty = Bench(llama), Bench(llama)
     dirty.kv.k.fill(np.nan)

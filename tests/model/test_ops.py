@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -276,3 +277,99 @@ def test_arrays_of_another_type_are_refused_not_copied() -> None:
 def test_a_senseless_number_of_threads_is_refused(threads: int) -> None:
     with pytest.raises(UsageError, match="threads"):
         NativeOps(threads)
+
+
+class Walked:
+    """A layer over arrays that stay where they are, as a decoder walks it."""
+
+    def __init__(self, ops: Any, rows: int, positions: int = 300) -> None:
+        rng = np.random.default_rng(3)
+        self.ops, self.layout = ops, HeadLayout(4, 2, 16)
+        self.x, self.qkv = floats(rng, rows, 64), np.empty((rows, self.layout.qkv_width), np.float32)
+        self.attended, self.gated = np.empty((rows, 64), np.float32), np.empty((rows, 40), np.float32)
+        self.weights = [
+            ops.pack([weight(rng, "q4_1", outputs, 64)]) for outputs in (self.layout.qkv_width, 64, 40, 40)
+        ]
+        self.norm, self.bias = Norm(floats(rng, 64), 1e-5), floats(rng, self.layout.qkv_width)
+        self.head_norms = HeadNorms(floats(rng, 16), floats(rng, 16), 1e-6)
+        angles = rng.standard_normal((positions, 8))
+        self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+        shape = (1, 400, 1, 2, 16)
+        k, v = rng.standard_normal((2, *shape)).astype(np.float16)
+        self.kv = KvPool(k, v, "f16")
+
+    def walk(self, plan: Any) -> None:
+        qkv, o, gate, up = self.weights
+        self.ops.linear(self.x, qkv, self.qkv, norm=self.norm, bias=self.bias)
+        self.ops.rope_and_store(plan, self.qkv, self.layout, self.rope, 0, self.head_norms)
+        self.ops.attention(plan, self.qkv, self.layout, 0, self.attended, window=50)
+        self.ops.linear(self.attended, o, self.x, accumulate=True)
+        self.ops.gated_linear(self.x, gate, up, self.gated, norm=self.norm)
+        self.ops.rms_norm(self.x, self.norm, self.x)
+
+    def plan(self, rows: list[int], starts: list[int]) -> Any:
+        ends = [start + count for start, count in zip(starts, rows, strict=True)]
+        tables = np.split(np.arange(sum(ends), dtype=np.int32)[::-1], np.cumsum(ends)[:-1])
+        return self.ops.plan(_spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
+
+    @property
+    def bits(self) -> bytes:
+        return b"".join(a.tobytes() for a in (self.x, self.gated, self.kv.k, self.kv.v))
+
+
+STEPS: list[tuple[list[int], list[int]]] = [([3], [0]), ([1, 2], [70, 3]), ([1, 1, 1], [5, 130, 64])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_program_does_what_its_walk_does_whatever_the_spans(threads: int) -> None:
+    twin, native = Walked(TWIN, 3), Walked(NativeOps(threads), 3)
+    before = native.bits
+    program = native.ops.program(native.walk, native.plan(*STEPS[0]))
+    assert native.bits == before, "noting the calls computes nothing"
+    for step in STEPS:
+        plan = twin.plan(*step)
+        twin.ops.program(twin.walk, plan).run(plan)
+        program.run(native.plan(*step))
+        assert native.bits == twin.bits
+
+
+def test_a_program_refuses_what_it_was_not_made_for() -> None:
+    walked = Walked(ONE, 3, positions=100)
+    program = walked.ops.program(walked.walk, walked.plan([3], [0]))
+    before = walked.bits
+    with pytest.raises(ValueError, match="another program"):
+        program.run(walked.plan([4], [0]))
+    with pytest.raises(ValueError, match="beyond the rope table"):
+        program.run(walked.plan([3], [98]))
+    other = KvPool(walked.kv.k.copy(), walked.kv.v.copy(), "f16")
+    with pytest.raises(ValueError, match="another pool"):
+        program.run(ONE.plan(_spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
+    assert walked.bits == before
+
+
+def test_a_walk_that_fails_leaves_the_ops_usable() -> None:
+    walked, twin = Walked(ONE, 3), Walked(TWIN, 3)
+    plan = walked.plan([3], [0])
+
+    def broken(_plan: Any) -> None:
+        raise ArithmeticError("in the middle")
+
+    with pytest.raises(ArithmeticError):
+        ONE.program(broken, plan)
+    walked.walk(plan)
+    twin.walk(twin.plan([3], [0]))
+    assert walked.bits == twin.bits
+
+
+def test_a_program_keeps_what_it_works_on() -> None:
+    """Only the program still knows the weights, the norms and the tables of this walk."""
+    twin, walked = Walked(TWIN, 3), Walked(ONE, 3)
+    plan, x, pages = walked.plan([3], [0]), walked.x, walked.kv
+    program = ONE.program(walked.walk, plan)
+    del walked
+    gc.collect()
+    np.full(2**20, np.nan)  # whatever was freed is somebody else's now
+    twin.walk(twin.plan([3], [0]))
+    program.run(plan)
+    assert same(x, twin.x)
+    assert same(pages.k, twin.kv.k)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import Ops
+    from sapwood.model.ops import Ops, Program
     from sapwood.model.spec import ModelSpec
+
+_STEPS = 64
+"""Row counts whose programs are kept, those used last; each takes some 30 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,14 @@ class Buffers:
         return Buffers(self.x[:rows], self.qkv[:rows], self.attended[:rows], self.gated[:rows])
 
 
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a step of so many rows does, and the rows that it works on."""
+
+    work: Buffers
+    program: Program
+
+
 class Decoder:
     """Weights and the walk through them. Holds no KV and no sequence: a step brings both."""
 
@@ -81,6 +93,8 @@ class Decoder:
         self._head = ops.pack([self._embed if spec.tied else tensors["lm_head"]])
         self._rope = RopeTables(np.empty((0, 0), np.float32), np.empty((0, 0), np.float32))
         self._buffers = Buffers.make(1, spec, self.layout)
+        self._steps: dict[int, _Step] = {}
+        self._pool: KvPool | None = None
 
     def forward(self, tokens: NDArray[np.int32], spans: StepSpans, kv: KvPool) -> NDArray[np.float32]:
         """Computes every token's KV into its page; the final hidden rows [M, hidden_size], valid until the next call.
@@ -91,19 +105,35 @@ class Decoder:
             raise ValueError(f"token id outside the vocabulary of {self.spec.vocab_size}")
         self._prepare(spans, len(tokens))
         plan = self.ops.plan(spans, kv)
-        work = self._buffers.first(len(tokens))
-        work.x[:] = self._embedding(tokens)
-        for i, layer in enumerate(self._layers):
-            self._attend(layer, i, plan, work)
-            self.ops.gated_linear(work.x, layer.gate, layer.up, work.gated, norm=layer.mlp_norm)
-            self.ops.linear(work.gated, layer.down, work.x, accumulate=True)
-        return work.x
+        step = self._step(len(tokens), plan, kv)
+        step.work.x[:] = self._embedding(tokens)
+        step.program.run(plan)
+        return step.work.x
 
     def logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """[rows, hidden_size] → [rows, vocab_size]."""
         out = np.empty((len(hidden), self.spec.vocab_size), np.float32)
         self.ops.linear(hidden, self._head, out, norm=self._final_norm)
         return out
+
+    def _walk(self, work: Buffers, plan: Any) -> None:
+        for i, layer in enumerate(self._layers):
+            self._attend(layer, i, plan, work)
+            self.ops.gated_linear(work.x, layer.gate, layer.up, work.gated, norm=layer.mlp_norm)
+            self.ops.linear(work.gated, layer.down, work.x, accumulate=True)
+
+    def _step(self, rows: int, plan: Any, kv: KvPool) -> _Step:
+        """The step of so many rows over this pool, newly recorded if it is not among the last _STEPS."""
+        if self._pool is not kv:
+            self._steps, self._pool = {}, kv
+        step = self._steps.pop(rows, None)
+        if step is None:
+            work = self._buffers.first(rows)
+            step = _Step(work, self.ops.program(partial(self._walk, work), plan))
+            if len(self._steps) == _STEPS:
+                del self._steps[next(iter(self._steps))]
+        self._steps[rows] = step
+        return step
 
     def _attend(self, layer: Layer, index: int, plan: Any, work: Buffers) -> None:
         ops, layout = self.ops, self.layout
@@ -119,9 +149,11 @@ class Decoder:
     def _prepare(self, spans: StepSpans, rows: int) -> None:
         if rows > len(self._buffers.x):
             self._buffers = Buffers.make(rows, self.spec, self.layout)
+            self._steps.clear()
         longest = int((spans.starts + spans.rows).max())
         if longest > len(self._rope.cos):
             self._rope = rope_tables(self.spec, 2 ** math.ceil(math.log2(max(longest, 512))))
+            self._steps.clear()
 
 
 def rope_tables(spec: ModelSpec, positions: int) -> RopeTables:

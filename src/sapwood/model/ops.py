@@ -6,7 +6,7 @@ step and handed to every layer (the plan/run split of FlashInfer, Ye et al. 2025
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -71,6 +71,13 @@ class StepSpans:
     rows: NDArray[np.int32]
     starts: NDArray[np.int32]
     pages: NDArray[np.int32]
+
+
+class Program(Protocol):
+    """Calls of the ops over arrays that stay where they are; what they hold may change between runs."""
+
+    def run(self, plan: Any) -> None:
+        """Does them for the step that `plan` is of. Raises ValueError for one of other rows or another pool."""
 
 
 class Ops(Protocol):
@@ -141,4 +148,11 @@ class Ops(Protocol):
         """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim].
 
         Queries are multiplied by `scale`, rounded to float32; None means head_dim^-0.5.
+        """
+
+    def program(self, walk: Callable[[Any], None], plan: Any) -> Program:
+        """`run(plan)` of what comes back does what `walk(plan)` would, to the bit, for any plan of as many rows.
+
+        `walk` is to call rms_norm, linear, gated_linear, rope_and_store and attention, and nothing else that matters:
+        it may be called now, to note what it asks for, or at each run. Nothing is computed before `run`.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,20 @@ class NativePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeProgram:
+    """A recording of the kernels' calls, over the pages of one pool."""
+
+    workers: _native.Workers
+    layers: Sequence[_native.LayerPages]
+    recording: _native.Recording
+
+    def run(self, plan: NativePlan) -> None:
+        if plan.layers is not self.layers:
+            raise ValueError("spans of another pool")
+        self.recording.run(self.workers, plan.spans)
+
+
+@dataclass(frozen=True, slots=True)
 class _Attached:
     """A pool and its layers as the kernels see them; made once, for a pool outlives millions of steps."""
 
@@ -77,6 +91,7 @@ class NativeOps:
             raise UsageError(f"cannot start {threads} threads: {error}", hint="lower --threads") from error
         self._arena = _native.Arena()
         self._attached: _Attached | None = None
+        self._recording: _native.Recording | None = None
 
     @property
     def threads(self) -> int:
@@ -94,7 +109,7 @@ class NativeOps:
         return NativePlan(spans_, self._layers_of(kv))
 
     def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
-        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out)
+        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out, self._recording)
 
     def linear(
         self,
@@ -107,9 +122,11 @@ class NativeOps:
         accumulate: bool = False,
     ) -> None:
         if norm is None:
-            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate)
+            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate, self._recording)
         else:
-            self._native.linear(self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate)
+            self._native.linear(
+                self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate, self._recording
+            )
 
     def gated_linear(
         self,
@@ -122,7 +139,7 @@ class NativeOps:
         activation: Activation = "silu",
     ) -> None:
         weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
-        self._native.gated_linear(self._workers, x, gate, up, out, weight, eps, activation)
+        self._native.gated_linear(self._workers, x, gate, up, out, weight, eps, activation, self._recording)
 
     def rope_and_store(
         self,
@@ -145,6 +162,7 @@ class NativeOps:
             q,
             k,
             eps,
+            self._recording,
         )
 
     def attention(
@@ -167,7 +185,17 @@ class NativeOps:
             window or 0,
             plan.layers[layer],
             out,
+            self._recording,
         )
+
+    def program(self, walk: Callable[[NativePlan], None], plan: NativePlan) -> NativeProgram:
+        recording = self._native.Recording(plan.spans)
+        self._recording = recording
+        try:
+            walk(plan)
+        finally:
+            self._recording = None
+        return NativeProgram(self._workers, plan.layers, recording)
 
     def _shape(self, layout: HeadLayout) -> _native.HeadShape:
         return self._native.HeadShape(layout.heads, layout.kv_heads, layout.head_dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,13 @@ class SpanPlan:
 class ReferencePlan:
     spans: tuple[SpanPlan, ...]
     kv: KvPool
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A program that is walked anew at each run."""
+
+    run: Callable[[ReferencePlan], None]
 
 
 class ReferenceOps:
@@ -144,6 +151,9 @@ class ReferenceOps:
                 seen = _Seen(span.start + i, window)
                 for h in range(layout.heads):
                     result[row, h] = seen.attend(queries[row, h], keys[:, h // group], values[:, h // group])
+
+    def program(self, walk: Callable[[ReferencePlan], None], plan: ReferencePlan) -> Walk:  # noqa: ARG002
+        return Walk(walk)
 
 
 @dataclass(frozen=True, slots=True)
