@@ -26,13 +26,16 @@ from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.publishing import publish
 from sapwood.engine.stats import EngineStats
 from sapwood.errors import RequestError, SapwoodError, UnavailableError
-from sapwood.types import Event, Finished, Request
+from sapwood.types import Delta, Event, Finished, Request
 
 _log = logging.getLogger("sapwood.engine")
 _T = TypeVar("_T")
 
 _STALLED_SECONDS = 0.05
 """How long to wait for a command when requests are there but none of them can be run."""
+
+_STATS_SECONDS = 0.1
+"""How old the counts may get while answers only grow: taking them costs as much as scheduling a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class EngineLoop:
         self._deadline: float | None = None
         self._gone: set[str] = set()
         self._stats = engine.stats()
+        self._stats_due = 0.0
+        self._news = False
         self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
 
     def start(self) -> EngineLoop:
@@ -110,7 +115,10 @@ class EngineLoop:
             raise _again(self._closed)
 
     def stats(self) -> EngineStats:
-        """As of the end of the last step. Never waits."""
+        """As of the end of a step: of the last one in which a request began or ended, or a later one. Never waits.
+
+        While answers only grow they are at most _STATS_SECONDS and a step old.
+        """
         return self._stats
 
     async def generate(self, request: Request) -> AsyncIterator[Event]:
@@ -248,6 +256,7 @@ class EngineLoop:
         if scheduled.plan is None:
             self._publish(scheduled.events)
             return bool(scheduled.events)
+        self._news |= bool(scheduled.events)
         self._deliver(scheduled.events)
         planned = self._clock()
         result = self._engine.run(scheduled.plan)
@@ -260,12 +269,20 @@ class EngineLoop:
             ("apply", applied - ran),
         ):
             self._engine.tally.step[part].observe(seconds)
-        self._publish(events)
+        if self._news or applied >= self._stats_due or not all(map(_grows, events)):
+            self._stats_due, self._news = applied + _STATS_SECONDS, False
+            self._publish(events)
+        else:
+            self._hand_out(events)
         return True
 
     def _publish(self, events: list[Event]) -> None:
         """The counts before the events: whoever has an answer finds it counted. Called between steps."""
         self._stats = self._engine.stats()
+        self._hand_out(events)
+
+    def _hand_out(self, events: list[Event]) -> None:
+        """Called between steps: whoever turns out to be gone is aborted."""
         self._deliver(events)
         if self._gone:
             self._abort_gone()
@@ -288,6 +305,7 @@ class EngineLoop:
             return
 
     def _obey_one(self, command: _Command) -> None:
+        self._news = True
         match command:
             case _Add(admission, mailbox):
                 self._add(admission, mailbox)
@@ -370,6 +388,11 @@ class EngineLoop:
                 command.mailbox.put(_again(reason))
             elif isinstance(command, _Call) and command.answer.set_running_or_notify_cancel():
                 command.answer.set_exception(_again(reason))
+
+
+def _grows(event: Event) -> bool:
+    """Whether it only makes an answer longer."""
+    return isinstance(event, Delta) and event.finish is None
 
 
 def _again(error: UnavailableError) -> UnavailableError:

@@ -43,7 +43,7 @@ class ModelRunner:
         self.kv = kv
 
     def run(self, plan: StepPlan) -> StepResult:
-        tokens = np.concatenate([w.tokens for w in plan.works])
+        tokens = _joined([w.tokens for w in plan.works])
         hidden = self.decoder.forward(tokens, _spans(plan), self.kv)
         shares = list(_shares(plan))
         drawn = self._drawn(hidden, [s for s in shares if s.work.sample is not None])
@@ -53,7 +53,8 @@ class ModelRunner:
         """Logits of the last row of each work that draws, by sequence."""
         if not shares:
             return {}
-        logits = self.decoder.logits(hidden[[s.rows.stop - 1 for s in shares]])
+        last = [s.rows.stop - 1 for s in shares]
+        logits = self.decoder.logits(hidden if len(last) == len(hidden) else hidden[last])
         return {share.work.seq: row for share, row in zip(shares, logits, strict=True)}
 
     def _result(
@@ -89,8 +90,12 @@ def _spans(plan: StepPlan) -> StepSpans:
     return StepSpans(
         np.array([len(w.tokens) for w in plan.works], np.int32),
         np.array([w.start for w in plan.works], np.int32),
-        np.ascontiguousarray(np.concatenate([w.pages for w in plan.works]), np.int32),
+        np.ascontiguousarray(_joined([w.pages for w in plan.works]), np.int32),
     )
+
+
+def _joined(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _shares(plan: StepPlan) -> Iterator[_Share]:

@@ -258,7 +258,7 @@ class Scheduler:
 
     def _admit(self, share: Share) -> None:
         """Seat waiting sequences while budget, seats and pages allow."""
-        if not share.open or len(self._running) >= self._max_running:
+        if not len(self._queue) or not share.open or len(self._running) >= self._max_running:
             return
         in_flight = InFlight(self._cache, [sequence for sequence, _ in share.given()])
         left_out, evicting = 0, True
