@@ -28,6 +28,9 @@ def tiny_decoder(tmp_path_factory: pytest.TempPathFactory) -> GetDecoder:
         "mistral": tiny.tiny_mistral,
         "qwen2": tiny.tiny_qwen2,
         "qwen3": tiny.tiny_qwen3,
+        "gemma3": tiny.tiny_gemma3,
+        "phi3": tiny.tiny_phi3,
+        "qwen3_moe": tiny.tiny_qwen3_moe,
     }
     folders = tmp_path_factory.mktemp("tiny")
     made = cache(lambda family: makers[family](folders / family))

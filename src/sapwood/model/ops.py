@@ -80,6 +80,13 @@ class Program(Protocol):
         """Does them for the step that `plan` is of. Raises ValueError for one of other rows or another pool."""
 
 
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A program that is walked anew at each run."""
+
+    run: Callable[[Any], None]
+
+
 class Ops(Protocol):
     @property
     def name(self) -> str: ...

@@ -10,6 +10,7 @@ import numpy as np
 
 from sapwood.model import exact_float as ef
 from sapwood.model.gguf_convert import to_f32
+from sapwood.model.ops import Walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,13 +37,6 @@ class SpanPlan:
 class ReferencePlan:
     spans: tuple[SpanPlan, ...]
     kv: KvPool
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """A program that is walked anew at each run."""
-
-    run: Callable[[ReferencePlan], None]
 
 
 class ReferenceOps:
