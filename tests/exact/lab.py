@@ -39,6 +39,10 @@ GetDecoder = Callable[..., "Decoder"]
 """What the fixtures give: a decoder by family, weights and threads, or by threads."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Each in every format."""
+
+OTHER_FAMILIES = ("gemma3", "phi3", "qwen3_moe")
+"""Windows with a rope of their own, fused projections, experts: each once, and in random traffic."""
 
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
