@@ -238,10 +238,12 @@ def _unused_notice(names: list[str]) -> tuple[str, ...]:
     return (f"{len(names)} tensors are not used, such as {names[0]!r}",) if names else ()
 
 
-_FIXED_ROPES = {
-    "ntk": "dynamic NTK rope is fixed at its stretch for {context} tokens: stored keys stay true",
-    "longrope": "the rope's long factors are used from the first token on: stored keys stay true",
-}
+_FIXED_ROPES = MappingProxyType(
+    {
+        "ntk": "dynamic NTK rope is fixed at its stretch for {context} tokens: stored keys stay true",
+        "longrope": "the rope's long factors are used from the first token on: stored keys stay true",
+    }
+)
 
 
 def _rope_notice(spec: ModelSpec) -> tuple[str, ...]:
