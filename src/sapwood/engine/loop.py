@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from sapwood.cache import Flushed
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Admission
-from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
+from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post
 from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.publishing import publish
 from sapwood.engine.stats import EngineStats
@@ -86,6 +86,7 @@ class EngineLoop:
         self._clock = clock
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, Mailbox] = {}
+        self._posts: dict[asyncio.AbstractEventLoop, Post] = {}
         self._door = threading.Lock()
         self._closed: UnavailableError | None = None
         self._dead = False
@@ -126,7 +127,7 @@ class EngineLoop:
 
         Raises RequestError if it cannot be served, UnavailableError if the engine is stopping or died.
         """
-        mailbox = AsyncMailbox()
+        mailbox = AsyncMailbox(self._post_to(asyncio.get_running_loop()))
         with self._visit(request, mailbox) as visit:
             while not visit.over:
                 for event in visit.open(await mailbox.get()):
@@ -213,6 +214,14 @@ class EngineLoop:
         finally:
             if not visit.over:
                 self._cancel(request, mailbox)
+
+    def _post_to(self, loop: asyncio.AbstractEventLoop) -> Post:
+        """One for all requests of an event loop; those of loops that are closed are forgotten."""
+        post = self._posts.get(loop)
+        if post is None:
+            self._posts = {each: at for each, at in self._posts.items() if not each.is_closed()}
+            post = self._posts[loop] = Post(loop)
+        return post
 
     def _send(self, command: _Command) -> None:
         with self._door:
