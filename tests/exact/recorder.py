@@ -68,6 +68,7 @@ class RecordingRunner:
     def __init__(self, decoder: Decoder, kv: KvPool, witness: Witness) -> None:
         self.kv = kv
         self.widths: list[int] = []
+        self.recalled = 0
         self._watched = Watched(decoder)
         self._runner = ModelRunner(cast("Decoder", self._watched), kv)
         self._witness = witness
@@ -75,14 +76,17 @@ class RecordingRunner:
         self._prefixes: dict[SeqId, list[bytes]] = {}
 
     def run(self, plan: StepPlan) -> StepResult:
-        """`widths` grows by the number of sequences in the step."""
+        """`widths` grows by the number of sequences in the step, `recalled` by those whose row was kept from before."""
+        self._watched.hidden, self._watched.logit_calls = np.empty((0, 0), np.float32), []
         result = self._runner.run(plan)
         self.widths.append(len(plan.works))
         drawing = [work for work in plan.works if work.sample is not None]
         logits = self._watched.logit_calls[0] if drawing else np.empty((0, 0), np.float32)
         assert len(logits) == len(drawing)
-        rows = np.split(self._watched.hidden, np.cumsum([len(work.tokens) for work in plan.works])[:-1])
-        for work, hidden in zip(plan.works, rows, strict=True):
+        computed = [work for work in plan.works if work.seq not in self._runner.recalled]
+        self.recalled += len(plan.works) - len(computed)
+        rows = np.split(self._watched.hidden, np.cumsum([len(work.tokens) for work in computed])[:-1])
+        for work, hidden in zip(computed, rows, strict=bool(computed)):
             pending = self._pending.setdefault(work.seq, {})
             pending.update(enumerate(hidden, start=work.start))
         for work, row in zip(drawing, logits, strict=True):
@@ -91,7 +95,7 @@ class RecordingRunner:
 
     def _show(self, work: SequenceWork, logits: NDArray[np.float32]) -> None:
         prefixes = self._prefixes_of(work)
-        for position, row in self._pending.pop(work.seq).items():
+        for position, row in self._pending.pop(work.seq, {}).items():
             self._witness.see("hidden", prefixes[position], position, row)
         self._witness.see("logits", prefixes[-1], len(prefixes) - 1, logits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sapwood.errors import DeadEndError
 from sapwood.model import sampler
+from sapwood.model.last_tokens import LastTokens
 from sapwood.model.ops import StepSpans
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.types import TokenLogprob
@@ -29,10 +30,11 @@ _SCORED_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A work and its rows of the step."""
+    """A work and its rows of the step; none if its last row was kept from before."""
 
     work: SequenceWork
     rows: slice
+    kept: NDArray[np.float32] | None = None
 
 
 class ModelRunner:
@@ -41,20 +43,37 @@ class ModelRunner:
     def __init__(self, decoder: Decoder, kv: KvPool) -> None:
         self.decoder = decoder
         self.kv = kv
+        self.last_tokens = LastTokens(kv)
+        self.recalled: Collection[int] = ()
+        """Sequences of the last step that were not computed: they end prompts that came before."""
 
     def run(self, plan: StepPlan) -> StepResult:
-        tokens = _joined([w.tokens for w in plan.works])
-        hidden = self.decoder.forward(tokens, _spans(plan), self.kv)
-        shares = list(_shares(plan))
+        kept = self.last_tokens.recall(plan.works)
+        self.recalled = kept.keys()
+        shares = list(_shares(plan.works, kept))
+        hidden = self._computed([s.work for s in shares if s.kept is None])
+        for share in shares:
+            if share.kept is None:
+                self.last_tokens.keep(share.work, hidden[share.rows.stop - 1])
         drawn = self._drawn(hidden, [s for s in shares if s.work.sample is not None])
         return StepResult(plan.step, tuple(self._result(hidden, s, drawn) for s in shares))
+
+    def _computed(self, works: list[SequenceWork]) -> NDArray[np.float32]:
+        """The final hidden rows of all their tokens."""
+        if not works:
+            return np.empty((0, 0), np.float32)
+        tokens = _joined([work.tokens for work in works])
+        return self.decoder.forward(tokens, _spans(works), self.kv)
 
     def _drawn(self, hidden: NDArray[np.float32], shares: list[_Share]) -> dict[int, NDArray[np.float32]]:
         """Logits of the last row of each work that draws, by sequence."""
         if not shares:
             return {}
-        last = [s.rows.stop - 1 for s in shares]
-        logits = self.decoder.logits(hidden if len(last) == len(hidden) else hidden[last])
+        if len(shares) == len(hidden) and not self.recalled:
+            rows = hidden
+        else:
+            rows = np.stack([hidden[s.rows.stop - 1] if s.kept is None else s.kept for s in shares])
+        logits = self.decoder.logits(rows)
         return {share.work.seq: row for share, row in zip(shares, logits, strict=True)}
 
     def _result(
@@ -86,11 +105,11 @@ class ModelRunner:
                 yield sampler.score(row, target, work.score)
 
 
-def _spans(plan: StepPlan) -> StepSpans:
+def _spans(works: list[SequenceWork]) -> StepSpans:
     return StepSpans(
-        np.array([len(w.tokens) for w in plan.works], np.int32),
-        np.array([w.start for w in plan.works], np.int32),
-        np.ascontiguousarray(_joined([w.pages for w in plan.works]), np.int32),
+        np.array([len(work.tokens) for work in works], np.int32),
+        np.array([work.start for work in works], np.int32),
+        np.ascontiguousarray(_joined([work.pages for work in works]), np.int32),
     )
 
 
@@ -98,8 +117,11 @@ def _joined(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _shares(plan: StepPlan) -> Iterator[_Share]:
+def _shares(works: Iterable[SequenceWork], kept: Mapping[int, NDArray[np.float32]]) -> Iterator[_Share]:
     row = 0
-    for work in plan.works:
-        yield _Share(work, slice(row, row + len(work.tokens)))
-        row += len(work.tokens)
+    for work in works:
+        if work.seq in kept:
+            yield _Share(work, slice(row, row), kept[work.seq])
+        else:
+            yield _Share(work, slice(row, row + len(work.tokens)))
+            row += len(work.tokens)
