@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,15 +67,19 @@ class ModelRunner:
         return self.decoder.forward(tokens, _spans(works), self.kv)
 
     def _drawn(self, hidden: NDArray[np.float32], shares: list[_Share]) -> dict[int, NDArray[np.float32]]:
-        """Logits of the last row of each work that draws, by sequence."""
+        """Logits [1 + guesses, vocab_size] of the last rows of each work that draws, by sequence."""
         if not shares:
             return {}
         if len(shares) == len(hidden) and not self.recalled:
             rows = hidden
         else:
-            rows = np.stack([hidden[s.rows.stop - 1] if s.kept is None else s.kept for s in shares])
+            rows = np.concatenate([_last_rows(hidden, share) for share in shares])
         logits = self.decoder.logits(rows)
-        return {share.work.seq: row for share, row in zip(shares, logits, strict=True)}
+        counts = [1 + len(share.work.guesses) for share in shares]
+        return {
+            share.work.seq: logits[end - count : end]
+            for share, count, end in zip(shares, counts, accumulate(counts), strict=True)
+        }
 
     def _result(
         self, hidden: NDArray[np.float32], share: _Share, drawn: dict[int, NDArray[np.float32]]
@@ -82,7 +87,7 @@ class ModelRunner:
         work = share.work
         try:
             scores = tuple(self._scores(hidden, share))
-            token = sampler.draw(drawn[work.seq], work.sample) if work.sample is not None else None
+            token = sampler.draw(drawn[work.seq][0], work.sample) if work.sample is not None else None
         except DeadEndError as error:
             return SequenceResult(work.seq, error=error.message, dead_end=True)
         except ValueError as error:
@@ -90,7 +95,10 @@ class ModelRunner:
         except Exception as error:  # Whatever it is, it is about this sequence: the others get their tokens.
             _log.exception("sequence %d could not be drawn for", work.seq)
             return SequenceResult(work.seq, error=f"{type(error).__name__}: {error}")
-        return SequenceResult(work.seq, token, scores)
+        if token is None or not work.guesses:
+            return SequenceResult(work.seq, token, scores)
+        followed = tuple(_followed(drawn[work.seq], work, token))
+        return SequenceResult(work.seq, token, scores, followed=followed)
 
     def _scores(self, hidden: NDArray[np.float32], share: _Share) -> Iterator[TokenLogprob]:
         work = share.work
@@ -103,6 +111,26 @@ class ModelRunner:
                 logits, work.score_targets[first : first + _SCORED_ROWS].tolist(), strict=True
             ):
                 yield sampler.score(row, target, work.score)
+
+
+def _last_rows(hidden: NDArray[np.float32], share: _Share) -> NDArray[np.float32]:
+    """[1 + guesses, hidden_size]: what is drawn from."""
+    if share.kept is not None:
+        return share.kept[None]
+    return hidden[share.rows.stop - 1 - len(share.work.guesses) : share.rows.stop]
+
+
+def _followed(logits: NDArray[np.float32], work: SequenceWork, drawn: TokenLogprob) -> Iterator[TokenLogprob]:
+    """The draws after each guess, for as long as what was drawn is what was guessed."""
+    draft = work.tokens[-len(work.guesses) :].tolist()
+    for guess, row, order in zip(draft, logits[1:], work.guesses, strict=True):
+        if drawn.token != guess:
+            return
+        try:
+            drawn = sampler.draw(row, order)
+        except Exception:  # Whatever it is, it is told when this draw is the next of its sequence.
+            return
+        yield drawn
 
 
 def _spans(works: list[SequenceWork]) -> StepSpans:
