@@ -17,6 +17,7 @@ from sapwood.config import (
     ModelConfig,
     OrderName,
     SchedulerConfig,
+    SpeculateName,
     WeightFormat,
 )
 from sapwood.engine import Engine, ModelFacts
@@ -78,6 +79,7 @@ class Setting:
     pool: int = 1024
     index: IndexName = "radix"
     policy: OrderName = "fcfs"
+    speculate: SpeculateName = "auto"
 
     def __str__(self) -> str:
         return f"{self.index}-{self.page_size}"
@@ -126,7 +128,7 @@ class Truth:
     def of(self, ask: Ask) -> Said:
         key = repr(ask)
         if key not in self._said:
-            self._said[key] = Lab(self, Setting()).run(ask)[0]
+            self._said[key] = Lab(self, Setting(speculate="off")).run(ask)[0]
         return self._said[key]
 
     def lab(self, setting: Setting | None = None, decoder: Decoder | None = None) -> Lab:
@@ -148,7 +150,12 @@ class Lab:
         self.engine = Engine(
             self.runner,
             PrefixCache(pages, CacheConfig(setting.page_size, setting.index)),
-            SchedulerConfig(setting.chunk, setting.running, schedule_policy=setting.policy),
+            SchedulerConfig(
+                setting.chunk,
+                setting.running,
+                schedule_policy=setting.policy,
+                speculate=setting.speculate,
+            ),
             ModelFacts("lab", decoder.spec.max_context, decoder.spec.vocab_size),
             truth.detokenizer,
             reuse=setting.index != "none",
