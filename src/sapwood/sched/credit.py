@@ -30,7 +30,7 @@ _AFTER = (0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75)
 
 _PRIOR_GUESSES = 2.0
 """The weight of these chances against what is seen."""
-_KEPT = 0.85
+_KEPT = 0.7
 """Of what was seen, with each draft."""
 
 
