@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.sched.credit import ALLOWANCE, FIRST, MOST, Credit
+from sapwood.sched.credit import ALLOWANCE, FIRST, MOST, Credit, Record
 
 drafts = st.tuples(
     st.integers(0, 30), st.integers(1, 16), st.floats(0, 1), st.sampled_from(["tree", "own", "replies"])
@@ -38,9 +38,19 @@ def test_a_source_is_believed_as_it_proves_right() -> None:
 
 
 def test_longer_agreement_is_worth_more() -> None:
-    chances = [Credit().chance("own", matched) for matched in range(1, 12)]
-    assert chances == sorted(chances)
-    assert chances[-1] < Credit().chance("tree", 100)
+    for source in ("own", "replies"):
+        chances = [Credit().chance(source, matched) for matched in range(1, 12)]  # type: ignore[arg-type]
+        assert chances == sorted(chances)
+
+
+def test_what_others_of_the_namespace_saw_counts_for_the_next() -> None:
+    shared = Record()
+    before = Credit(shared).chance("replies", 4)
+    for _ in range(3):
+        Credit(shared).settle("replies", 6, 6, 0.0)
+    assert Credit(shared).chance("replies", 4) > 0.7 > before
+    assert Credit(shared).chance("own", 4) == Credit().chance("own", 4)
+    assert Credit().chance("replies", 4) == before
 
 
 def test_what_was_gained_long_ago_is_worth_no_more_than_so_much() -> None:

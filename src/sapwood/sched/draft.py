@@ -107,7 +107,7 @@ class Drafts:
         """At most `most` guesses for a sequence that lacks one token; mostly none."""
         credit = sequence.credit
         if credit is None:
-            credit = sequence.credit = Credit()
+            credit = sequence.credit = Credit(self._replies.record(sequence.namespace))
         balance = credit.balance(sequence.generated)
         if most < 1 or self._price(1) > balance:
             return sequence.tokens[:0]
@@ -194,8 +194,12 @@ class Drafts:
 
 
 def _expected(chance: float, length: int) -> float:
-    """Of so many guesses, each right with this chance if those before it were, how many are."""
-    return length if chance >= 1 else chance * (1 - chance**length) / (1 - chance)
+    """Of so many guesses, the first right with this chance, how many are.
+
+    One after a right one is wrong half as often: what was found is the right place, then.
+    """
+    after = (1 + chance) / 2
+    return chance * length if after >= 1 else chance * (1 - after**length) / (1 - after)
 
 
 def _lengths(most: int) -> Iterator[int]:

@@ -1,4 +1,7 @@
-"""The latest answers of each namespace, to guess from: answers to one template share stretches that no prompt has."""
+"""The latest answers of each namespace, to guess from: answers to one template share stretches that no prompt has.
+
+With them how often guesses were right there, as where one answer follows a template the next will.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import OrderedDict
 import numpy as np
 
 from sapwood.cache import Namespace, Tokens
+from sapwood.sched.credit import Record
 
 MOST_TOKENS = 4096
 """Of one namespace; twice as many are held at most, for a moment."""
@@ -30,11 +34,18 @@ class Replies:
         """Remember the answer in `tokens`, of which the first `prompt_len` are the prompt."""
         if len(tokens) <= prompt_len:
             return
+        self._text(namespace).add(tokens[max(0, prompt_len - FRONT, len(tokens) - MOST_TOKENS) :])
+
+    def record(self, namespace: Namespace) -> Record:
+        """Of all its guesses."""
+        return self._text(namespace).record
+
+    def _text(self, namespace: Namespace) -> _Text:
         text = self._texts.setdefault(namespace, _Text())
         self._texts.move_to_end(namespace)
-        text.add(tokens[max(0, prompt_len - FRONT, len(tokens) - MOST_TOKENS) :])
         if len(self._texts) > MOST_NAMESPACES:
             self._texts.popitem(last=False)
+        return text
 
     def flush(self) -> None:
         self._texts.clear()
@@ -44,6 +55,7 @@ class _Text:
     """The last tokens of a text that grows."""
 
     def __init__(self) -> None:
+        self.record = Record()
         self._buffer = np.empty(64, np.int32)
         self._size = 0
 
