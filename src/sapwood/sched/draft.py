@@ -121,8 +121,8 @@ class Drafts:
         return guess.tokens[:length]
 
     def saw(self, plan: StepPlan, seconds: float) -> None:
-        """How long a step took."""
-        if all(work.sample is not None and len(work.tokens) == 1 + len(work.guesses) for work in plan.works):
+        """How long a step took. What ends a prompt may be known from before, so such a step tells nothing."""
+        if all(_goes_on(work) for work in plan.works):
             self.cost.saw(plan.tokens, seconds)
 
     def settle(self, sequence: Sequence, guessed: int, right: int) -> None:
@@ -191,6 +191,16 @@ class Drafts:
         before = cost.seconds(step.rows + step.drafted) if more else cost.seconds(step.rows)
         delay = cost.seconds(step.rows + step.drafted + more) - before
         return step.streams * max(0.0, delay) / cost.seconds(step.rows)
+
+
+def _goes_on(work: SequenceWork) -> bool:
+    """Whether it is an answer that is gone on with: one token, and what is guessed to follow."""
+    order = work.sample
+    return (
+        order is not None
+        and len(order.history) > order.prompt_len
+        and len(work.tokens) == 1 + len(work.guesses)
+    )
 
 
 def _expected(chance: float, length: int) -> float:
