@@ -99,7 +99,7 @@ class Stage:
         self._engine = Engine(
             loaded.runner,
             PrefixCache(loaded.pages, CacheConfig()),
-            SchedulerConfig(),
+            SchedulerConfig(speculate="off"),
             model_facts(loaded, tokenizer),
             lambda context: Detokenizer(tokenizer, context),
         )
