@@ -142,7 +142,8 @@ class Stage:
         at.append(time.perf_counter())
         self._engine.stats()
         at.append(time.perf_counter())
-        return StepTimes(*(1e6 * float(each) for each in np.diff(at)), 1e6 * self._clock.seconds)
+        schedule, run, apply, stats = (1e6 * float(each) for each in np.diff(at))
+        return StepTimes(schedule, run, apply, stats, 1e6 * self._clock.seconds)
 
 
 def _ends(event: Event) -> bool:
