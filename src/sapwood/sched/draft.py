@@ -119,8 +119,8 @@ class Drafts:
         return guess.tokens[:length]
 
     def saw(self, plan: StepPlan, seconds: float) -> None:
-        """How long a step took."""
-        if all(work.sample is not None and len(work.tokens) == 1 + len(work.guesses) for work in plan.works):
+        """How long a step took; of one that reads a prompt, or may find its last token read, it says nothing."""
+        if all(map(_decodes, plan.works)):
             self.cost.saw(plan.tokens, seconds)
 
     def settle(self, sequence: Sequence, guessed: int, right: int) -> None:
@@ -194,6 +194,11 @@ class Drafts:
         before = cost.seconds(step.rows + step.drafted) if more else cost.seconds(step.rows)
         delay = cost.seconds(step.rows + step.drafted + more) - before
         return step.streams * max(0.0, delay) / cost.seconds(step.rows)
+
+
+def _decodes(work: SequenceWork) -> bool:
+    order = work.sample
+    return order is not None and order.prompt_len <= work.start and len(work.tokens) == 1 + len(work.guesses)
 
 
 def _expected(chance: float, length: int) -> float:
