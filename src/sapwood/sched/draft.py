@@ -28,6 +28,7 @@ import numpy as np
 from sapwood.cache import PrefixCache, Tokens
 from sapwood.plan import SequenceWork, StepPlan
 from sapwood.sched.credit import Credit, Source
+from sapwood.sched.guessing import Guessing
 from sapwood.sched.lookback import last_occurrence
 from sapwood.sched.replies import Replies
 from sapwood.sched.sequence import Sequence
@@ -105,24 +106,21 @@ class Drafts:
 
     def draft(self, sequence: Sequence, most: int) -> Tokens:
         """At most `most` guesses for a sequence that lacks one token; mostly none."""
-        credit = sequence.credit
-        if credit is None:
-            credit = sequence.credit = Credit(self._replies.record(sequence.namespace))
-        balance = credit.balance(sequence.generated)
-        if most < 1 or self._price(1) > balance:
-            return sequence.tokens[:0]
-        guess = self._guess(sequence, min(most, LONGEST))
+        if sequence.guessing is None:
+            sequence.guessing = Guessing(Credit(self._replies.record(sequence.namespace)))
+        guess = self._guess(sequence, sequence.guessing, min(most, LONGEST)) if most > 0 else None
         if guess is None:
             return sequence.tokens[:0]
+        credit = sequence.guessing.credit
         chance = credit.chance(guess.source, guess.matched)
-        length = self._length(len(guess.tokens), chance, balance)
+        length = self._length(len(guess.tokens), chance, credit.balance(sequence.generated))
         if length:
             self._out[sequence.id] = guess.source
         return guess.tokens[:length]
 
     def saw(self, plan: StepPlan, seconds: float) -> None:
-        """How long a step took. What ends a prompt may be known from before, so such a step tells nothing."""
-        if all(_goes_on(work) for work in plan.works):
+        """How long a step took; of one that reads a prompt, or may find its last token read, it says nothing."""
+        if all(map(_decodes, plan.works)):
             self.cost.saw(plan.tokens, seconds)
 
     def settle(self, sequence: Sequence, guessed: int, right: int) -> None:
@@ -130,9 +128,9 @@ class Drafts:
         assert sequence.lease is not None
         self._cache.shrink(sequence.lease, sequence.computed)
         source = self._out.get(sequence.id)
-        if source is not None and sequence.credit is not None:
+        if source is not None and sequence.guessing is not None:
             share = guessed / self._step.drafted
-            sequence.credit.settle(source, guessed, right, share * self._price(0))
+            sequence.guessing.credit.settle(source, guessed, right, share * self._price(0))
 
     def remember(self, sequence: Sequence) -> None:
         """It has ended."""
@@ -144,8 +142,9 @@ class Drafts:
 
     # ---- what -------------------------------------------------------------------------------------------
 
-    def _guess(self, sequence: Sequence, most: int) -> Guess | None:
-        found = max(self._sources(sequence, most), key=lambda guess: guess.matched, default=None)
+    def _guess(self, sequence: Sequence, guessing: Guessing, most: int) -> Guess | None:
+        sources = self._sources(sequence, guessing, most)
+        found = max(sources, key=lambda guess: guess.matched, default=None)
         if found is None:
             return None
         # An end token would end it: nothing is drawn behind it.
@@ -153,18 +152,22 @@ class Drafts:
         length = int(ends.argmax()) if ends.any() else len(found.tokens)
         return Guess(found.source, found.tokens[:length], found.matched) if length else None
 
-    def _sources(self, sequence: Sequence, most: int) -> Iterator[Guess]:
+    def _sources(self, sequence: Sequence, guessing: Guessing, most: int) -> Iterator[Guess]:
         tokens = sequence.tokens
-        if sequence.reads_cache:
+        if sequence.reads_cache and guessing.asks_the_tree(sequence.generated):
             ahead = self._cache.continuation(sequence.namespace, tokens, most)
+            guessing.tree_told(sequence.generated, something=len(ahead) > 0)
             if len(ahead):
                 yield Guess("tree", ahead, len(tokens))
                 return
-        own = last_occurrence(tokens, tokens)
+        guessing.pairs.learn(tokens[:-1])
+        own = last_occurrence(tokens, tokens) if guessing.pairs.have_last_of(tokens) else None
         if own is not None:
             # What repeats itself may go on doing so.
             yield Guess("own", np.resize(tokens[own.end :], most), own.length)
-        said = self._replies.of(sequence.namespace) if sequence.reads_cache else tokens[:0]
+        if not sequence.reads_cache or not self._replies.may_go_on(sequence.namespace, tokens):
+            return
+        said = self._replies.of(sequence.namespace)
         before = last_occurrence(said, tokens)
         if before is not None:
             yield Guess("replies", said[before.end :][:most].copy(), before.length)
@@ -193,14 +196,9 @@ class Drafts:
         return step.streams * max(0.0, delay) / cost.seconds(step.rows)
 
 
-def _goes_on(work: SequenceWork) -> bool:
-    """Whether it is an answer that is gone on with: one token, and what is guessed to follow."""
+def _decodes(work: SequenceWork) -> bool:
     order = work.sample
-    return (
-        order is not None
-        and len(order.history) > order.prompt_len
-        and len(work.tokens) == 1 + len(work.guesses)
-    )
+    return order is not None and order.prompt_len <= work.start and len(work.tokens) == 1 + len(work.guesses)
 
 
 def _expected(chance: float, length: int) -> float:

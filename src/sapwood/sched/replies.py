@@ -11,6 +11,7 @@ import numpy as np
 
 from sapwood.cache import Namespace, Tokens
 from sapwood.sched.credit import Record
+from sapwood.sched.lookback import Pairs
 
 MOST_TOKENS = 4096
 """Of one namespace; twice as many are held at most, for a moment."""
@@ -29,6 +30,11 @@ class Replies:
         """A view, valid until the next call that adds."""
         text = self._texts.get(namespace)
         return np.empty(0, np.int32) if text is None else text.view
+
+    def may_go_on(self, namespace: Namespace, tokens: Tokens) -> bool:
+        """False if the last two of these tokens do not stand side by side in any of them."""
+        text = self._texts.get(namespace)
+        return text is not None and text.pairs.have_last_of(tokens)
 
     def add(self, namespace: Namespace, tokens: Tokens, prompt_len: int) -> None:
         """Remember the answer in `tokens`, of which the first `prompt_len` are the prompt."""
@@ -56,6 +62,7 @@ class _Text:
 
     def __init__(self) -> None:
         self.record = Record()
+        self.pairs = Pairs()
         self._buffer = np.empty(64, np.int32)
         self._size = 0
 
@@ -70,5 +77,7 @@ class _Text:
                 self._buffer = np.empty(2 * (len(kept) + len(tokens)), np.int32)
             self._buffer[: len(kept)] = kept
             self._size = len(kept)
+            self.pairs = Pairs()
         self._buffer[self._size : self._size + len(tokens)] = tokens
         self._size += len(tokens)
+        self.pairs.learn(self.view)

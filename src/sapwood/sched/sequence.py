@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace
 from sapwood.plan import Guide
-from sapwood.sched.credit import Credit
+from sapwood.sched.guessing import Guessing
 from sapwood.sched.prompt_scores import PromptScores
 from sapwood.types import Request, SamplingParams, SeqId
 
@@ -59,7 +59,7 @@ class Sequence:
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
         scores: of the prompt's tokens, if they are wanted; one sample sees to them for all.
-        credit: what drafts may cost it, once it might have had one.
+        guessing: what is kept from draft to draft, once it might have had one.
     """
 
     __slots__ = (
@@ -67,11 +67,11 @@ class Sequence:
         "_length",
         "arrival",
         "computed",
-        "credit",
         "end_tokens",
         "followed",
         "follows",
         "follows_since",
+        "guessing",
         "guide",
         "id",
         "lease",
@@ -120,7 +120,7 @@ class Sequence:
         self.preemptions = 0
         self.lease: Lease | None = None
         self.reuse: Reuse | None = None
-        self.credit: Credit | None = None
+        self.guessing: Guessing | None = None
         top = request.params.prompt_logprobs
         self.scores: PromptScores | None = None
         if top is not None and sample == 0:
