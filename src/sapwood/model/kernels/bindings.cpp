@@ -54,6 +54,12 @@ Format format_named(const std::string& name) {
   throw std::invalid_argument("unknown weight format: " + name);
 }
 
+Compute compute_named(const std::string& name) {
+  if (name == "f32") return Compute::f32;
+  if (name == "integer") return Compute::integer;
+  throw std::invalid_argument("unknown way to compute: " + name);
+}
+
 KvType kv_named(const std::string& name) {
   if (name == "f16") return KvType::f16;
   if (name == "bf16") return KvType::bf16;
@@ -194,7 +200,9 @@ NB_MODULE(_native, m) {
       .def_prop_ro("threads", &Workers::threads);
   nb::class_<Arena>(m, "Arena").def(nb::init<>());
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def(nb::init<int, std::shared_ptr<Arena>>(), "inputs"_a, "arena"_a)
+      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena) {
+        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena));
+      }, "inputs"_a, "compute"_a, "arena"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
         const Format f = format_named(format);
         nb::gil_scoped_release unlocked;
