@@ -19,7 +19,7 @@ SAPWOOD_INLINE void halves(const uint8_t* p, f32x8 (&to)[2]) {
 }
 
 struct IntQ8 {
-  static constexpr bool kHasMin = false;
+  static constexpr bool kPacked = true, kHasMin = false;
   static constexpr int kHeader = 32, kBytes = 32 + kBlock * kPanel;
   static SAPWOOD_INLINE IntScale scale(const uint8_t* block) {
     IntScale s;
@@ -37,7 +37,7 @@ struct IntQ8 {
 
 template <bool kMin>
 struct IntQ4 {
-  static constexpr bool kHasMin = kMin;
+  static constexpr bool kPacked = true, kHasMin = kMin;
   static constexpr int kHeader = kMin ? 64 : 32, kBytes = kHeader + kBlock * kPanel / 2;
   static SAPWOOD_INLINE IntScale scale(const uint8_t* block) {
     IntScale s;
@@ -62,7 +62,7 @@ struct IntQ4 {
 // A panel unpacked once for many rows, per block: 16 float scales, 16 minima, then [16 pairs][16 columns][2] int16.
 template <bool kMin>
 struct Expanded {
-  static constexpr bool kHasMin = kMin;
+  static constexpr bool kPacked = false, kHasMin = kMin;
   static constexpr int kHeader = 128, kBytes = kHeader + kBlock * kPanel * 2;
   static SAPWOOD_INLINE IntScale scale(const uint8_t* block) {
     const float* d = reinterpret_cast<const float*>(block);

@@ -15,7 +15,7 @@ void multiply(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPane
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
   for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes) {
-    fetch_ahead(panel, Reader::kBytes);
+    if (Reader::kPacked) fetch_ahead(panel, Reader::kBytes);
     Columns sums[R] = {};
     const int16_t* q = rows.q + b * kBlock;
     Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
