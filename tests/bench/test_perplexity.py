@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from bench.perplexity import book_tokens, perplexity
+
 from model import tiny
 from sapwood.model.checkpoint import load_checkpoint
 from sapwood.model.decoder import Decoder

@@ -16,17 +16,17 @@ BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class QuantisedRows:
-    """Rows of activations: `q` int64 [M, K] within 16 bits, `scale` float32 [M]; x ≈ scale · q."""
+    """Rows of activations: `q` whole numbers of 16 bits [M, K], `scale` float32 [M]; x ≈ scale · q."""
 
-    q: NDArray[np.int64]
+    q: NDArray[np.float64]
     scale: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class QuantisedWeight:
-    """`q` int64 [N, K / 32, 32], `scale` and `minimum` float32 [N, K / 32]; w = scale · q + minimum."""
+    """`q` int8 [N, K / 32, 32], `scale` and `minimum` float32 [N, K / 32]; w = scale · q + minimum."""
 
-    q: NDArray[np.int64]
+    q: NDArray[np.int8]
     scale: NDArray[np.float32]
     minimum: NDArray[np.float32] | None
 
@@ -68,17 +68,20 @@ def quantised(x: NDArray[np.float32]) -> QuantisedRows:
     shift = np.clip(exponents - 14, -126, 126).astype(np.int32)
     with np.errstate(invalid="ignore"):
         scaled = np.where(finite[:, None], x, np.float32(0)) * np.ldexp(np.float32(1), -shift)[:, None]
-    q = np.clip(np.rint(scaled), -32768, 32767).astype(np.int64)
+    q = np.clip(np.rint(scaled), -32768, 32767).astype(np.float64)
     scale = np.where(finite, np.ldexp(np.float32(1), shift), np.float32(np.nan))
     return QuantisedRows(q, scale.astype(np.float32))
 
 
 def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.float32]:
-    """Exact integer sums over blocks of 32, chained by fused multiply-adds in ascending order, scaled at the end."""
+    """Exact sums over blocks of 32, chained by fused multiply-adds in ascending order, scaled at the end.
+
+    Sums of whole numbers below 2^53 are exact in float64 whatever their order, so a BLAS may take them.
+    """
     q = rows.q.reshape(len(rows.q), -1, BLOCK)
     total = np.zeros((len(q), len(weight.q)), np.float32)
     for b in range(q.shape[1]):
-        dots = q[:, b] @ weight.q[:, b].T
+        dots = q[:, b] @ weight.q[:, b].T.astype(np.float64)
         total = fma(dots.astype(np.float32), weight.scale[None, :, b], total)
         if weight.minimum is not None:
             total = fma(q[:, b].sum(axis=1).astype(np.float32)[:, None], weight.minimum[None, :, b], total)

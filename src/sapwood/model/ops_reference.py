@@ -190,8 +190,7 @@ def _part(tensor: RawTensor, compute: Compute) -> NDArray[np.float32] | ef.Quant
     blocks = blocks_of(tensor)
     each = (tensor.rows, tensor.cols // BLOCK_VALUES)
     minimum = None if blocks.minimum is None else blocks.minimum.reshape(each)
-    quants = blocks.quants.reshape(*each, BLOCK_VALUES).astype(np.int64)
-    return ef.QuantisedWeight(quants, blocks.scale.reshape(each), minimum)
+    return ef.QuantisedWeight(blocks.quants.reshape(*each, BLOCK_VALUES), blocks.scale.reshape(each), minimum)
 
 
 def _product(x: NDArray[np.float32], weight: ReferenceWeight) -> NDArray[np.float32]:
