@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 variant: str
+integer_variant: str
 
 class Workers:
     def __init__(self, threads: int) -> None: ...

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "attention.h"
+#include "int_kernels.h"
 #include "linear.h"
 #include "simd.h"
 
@@ -195,6 +196,7 @@ NB_MODULE(_native, m) {
 #else
   m.attr("variant") = "generic";
 #endif
+  m.attr("integer_variant") = int_kernels().name;
   nb::class_<Workers>(m, "Workers")
       .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("threads", &Workers::threads);

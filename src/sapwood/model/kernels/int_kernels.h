@@ -29,7 +29,12 @@ struct IntKernels {
 
 constexpr size_t expanded_bytes(int inputs) { return static_cast<size_t>(inputs) * kPanel * 2 + inputs / kBlock * 128; }
 
-// The best that this machine runs.
+// The best that this machine runs. All give the same bits.
 const IntKernels& int_kernels();
+
+extern const IntKernels kBaseKernels;
+#ifdef SAPWOOD_X86
+extern const IntKernels kAvxVnniKernels, kAvx512VnniKernels;
+#endif
 
 }  // namespace sapwood

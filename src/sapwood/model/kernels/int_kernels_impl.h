@@ -20,7 +20,7 @@ void multiply(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPane
     const int16_t* q = rows.q + b * kBlock;
     Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
 #pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) dot(sums[r], w, pair(q + r * rows.ld + 2 * p));
+      for (int r = 0; r < R; ++r) dot<(R > 3)>(sums[r], w, pair(q + r * rows.ld + 2 * p));
     });
     const IntScale s = Reader::scale(panel);
 #pragma GCC unroll 6

@@ -34,14 +34,32 @@ SAPWOOD_INLINE int32_t pair(const int16_t* p) {
   return both;
 }
 
-// sums[c] += w[c].even * x.even + w[c].odd * x.odd
+#if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
+constexpr bool kFuses = true;
+SAPWOOD_INLINE __m256i fused_dot(__m256i sums, __m256i w, __m256i x) {
+#ifdef __AVXVNNI__
+  return _mm256_dpwssd_avx_epi32(sums, w, x);
+#else
+  return _mm256_dpwssd_epi32(sums, w, x);
+#endif
+}
+#elif defined(SAPWOOD_AVX2)
+constexpr bool kFuses = false;
+SAPWOOD_INLINE __m256i fused_dot(__m256i sums, __m256i, __m256i) { return sums; }
+#endif
+
+// sums[c] += w[c].even * x.even + w[c].odd * x.odd. A fused instruction takes 4 to 5 cycles from sum to sum, a plain
+// addition one: with `many` sums in turn the former is the faster, else the latter.
+template <bool many>
 SAPWOOD_INLINE void dot(Columns& sums, const Columns& w, int32_t x) {
   const i32x8 both = {x, x, x, x, x, x, x, x};
 #pragma GCC unroll 2
   for (int h = 0; h < 2; ++h) {
-#if defined(__AVXVNNI__)
-    sums.at[h] = (i32x8)_mm256_dpwssd_avx_epi32((__m256i)sums.at[h], (__m256i)w.at[h], (__m256i)both);
-#elif defined(SAPWOOD_AVX2)
+#if defined(SAPWOOD_AVX2)
+    if (many && kFuses) {
+      sums.at[h] = (i32x8)fused_dot((__m256i)sums.at[h], (__m256i)w.at[h], (__m256i)both);
+      continue;
+    }
     // Written out, for the compiler sums the products of several pairs in a tree, which spills: half the speed.
     __m256i products;
     asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0" : "+x"(sums.at[h]), "=&x"(products) : "x"(both), "x"(w.at[h]));
