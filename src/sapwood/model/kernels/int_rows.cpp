@@ -12,6 +12,8 @@ namespace sapwood {
 
 namespace {
 
+typedef int16_t i16x8 __attribute__((vector_size(16)));
+
 constexpr int kBias = 127, kMantissa = 23, kTop = 14;  // 2^14 <= the largest magnitude < 2^15
 
 float power_of_two(int e) {
@@ -50,7 +52,8 @@ float quantise_row(const float* x, int width, int16_t* q, float* sums) {
       const i32x8 n = to_int(round_even(load(x + i) * up));
       const i32x8 held = n > 32767 ? i32x8{} + 32767 : n;  // -32768 is the least there can be
       sum += held;
-      for (int l = 0; l < kLanes; ++l) q[i + l] = static_cast<int16_t>(held[l]);
+      const i16x8 narrow = __builtin_convertvector(held, i16x8);
+      std::memcpy(q + i, &narrow, sizeof narrow);
     }
     int32_t total = 0;
     for (int l = 0; l < kLanes; ++l) total += sum[l];
