@@ -1,4 +1,7 @@
-"""The command line: `python -m bench [all|serve|kernels|cache|step|report]`. Data to stdout, talk to stderr."""
+"""The command line: `python -m bench [all|serve|kernels|step|perplexity|cache|report]`.
+
+Data to stdout, talk to stderr.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("--threads", type=_count, default=2)
     kernels.add_argument("--only", choices=("linear", "attention"), help="leave the other out")
     kernels.add_argument("--called-as", type=json.loads, help=argparse.SUPPRESS)
+    perplexity = suites.add_parser("perplexity", help="how well a model foretells a book, by --compute")
+    _add_common(perplexity)
+    perplexity.add_argument("--model", default="smollm2-135m", help="as `sapwood serve` takes it")
+    perplexity.add_argument("--threads", type=_count, default=2)
     cache = suites.add_parser("cache", help="the prefix cache and the scheduler, without a server")
     _add_common(cache)
     cache.add_argument("--cases", help="only these, separated by commas")
@@ -150,6 +157,10 @@ def _run(options: argparse.Namespace) -> int:
         from .kernels import run_kernels
 
         return run_kernels(options)
+    if options.suite == "perplexity":
+        from .perplexity import run_perplexity
+
+        return run_perplexity(options)
     if options.suite == "cache":
         from .cache import run_cache
 
