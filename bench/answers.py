@@ -39,6 +39,13 @@ class Answer:
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
+    pieces: int
+    """Events with text."""
+
+    @property
+    def tokens(self) -> int:
+        """As the server tells; else one for each piece."""
+        return max(self.pieces, 1) if self.completion_tokens is None else self.completion_tokens
 
     @property
     def decoding(self) -> float:
@@ -63,6 +70,7 @@ def read_answer(exchange: Exchange) -> Answer:
         prompt_tokens=_last([piece.prompt_tokens for piece in pieces]),
         cached_tokens=_last([piece.cached_tokens for piece in pieces]),
         completion_tokens=_last([piece.completion_tokens for piece in pieces]),
+        pieces=sum(bool(piece.text) for piece in pieces),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
@@ -22,16 +23,18 @@ class DecodeAlone:
     tokens: int
     pairs: int
     name = "decode_1"
-    slots = 1
-    measures = (Measure("decode", "tokens/s", "higher", Goal("ratio", "at least", 0.9)),)
+    like = "decode_1"
+    needs = Needs(1)
+    short = True
+    measures = (Measure("decode", "tokens/s", "higher", Goal("ratio", "at least", 1.3)),)
 
     @property
     def regime(self) -> Mapping[str, Any]:
         return {"prompt_tokens": PROMPT_TOKENS, "max_tokens": self.tokens, "at_once": 1}
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
-        answer = await server.ask(Ask(prompts.ids(PROMPT_TOKENS, self.name, trial), self.tokens))
-        return {"decode": (self.tokens - 1) / answer.decoding}
+        answer = await server.ask(Ask(prompts.piece(PROMPT_TOKENS, self.name, trial), self.tokens))
+        return {"decode": (answer.tokens - 1) / answer.decoding}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class DecodeTogether:
     tokens: int
     streams: int
     pairs: int
+    short = True
     measures = (Measure("decode", "tokens/s", "higher", Goal("ratio", "at least", 1.5)),)
 
     @property
@@ -48,8 +52,12 @@ class DecodeTogether:
         return f"decode_{self.streams}"
 
     @property
-    def slots(self) -> int:
-        return self.streams
+    def like(self) -> str:
+        return self.name
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.streams, context=1024)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -57,11 +65,11 @@ class DecodeTogether:
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
         asks = [
-            Ask(prompts.ids(PROMPT_TOKENS, self.name, trial, stream), self.tokens)
+            Ask(prompts.piece(PROMPT_TOKENS, self.name, trial, stream), self.tokens)
             for stream in range(self.streams)
         ]
         timed = await ask_all(server, asks, self.streams)
-        return {"decode": self.streams * self.tokens / timed.seconds}
+        return {"decode": timed.tokens / timed.seconds}
 
 
 def alone(size: Size) -> DecodeAlone:
