@@ -172,8 +172,8 @@ async def connect(name: str, address: Address, dialect: Dialect, model: str | No
 async def warm_up(server: Server) -> None:
     """First calls fault in memory, compile for new shapes, and fill caches that have nothing to do with prefixes."""
     prompts = Prompts(0, server.abilities.form)
-    await server.ask(Ask(prompts.piece(600, "warm-up"), 16))
-    asks = [Ask(prompts.piece(60, "warm-up", i), 8) for i in range(8)]
+    await server.ask(Ask(prompts.piece(400, "warm-up"), 8))
+    asks = [Ask(prompts.piece(20, "warm-up", i), 4) for i in range(8)]
     await asyncio.gather(*(server.ask(ask) for ask in asks))
 
 

@@ -27,11 +27,13 @@ class Sides:
 
     Attributes:
         tried: by server, the settings that were tried and what they gave.
+        floors: names of those that are asked in the first pair alone.
     """
 
     ours: Server
     peers: Sequence[Server] = ()
     tried: Mapping[str, str] = field(default_factory=dict)
+    floors: frozenset[str] = frozenset()
 
     @property
     def in_turn(self) -> Sequence[Server]:
@@ -107,7 +109,8 @@ async def _one(contest: Contest, scouts: Scouts, case: Case, small: Case) -> Cas
     if not choices or choices[0].server.name != contest.ours.name:
         return CaseResult([], failures)
     tried = {choice.server.name: choice.tried for choice in choices if choice.tried}
-    sides = Sides(choices[0].server, [choice.server for choice in choices[1:]], tried)
+    floors = frozenset(entrant.name for entrant in contest.peers if entrant.floor)
+    sides = Sides(choices[0].server, [choice.server for choice in choices[1:]], tried, floors)
     result = await run_case(case, sides, contest.prompts, contest.case_seconds)
     return replace(result, failures=[*failures, *result.failures])
 
@@ -121,7 +124,7 @@ async def run_case(case: Case, sides: Sides, prompts: Prompts, seconds: float | 
     for trial in range(case.pairs):
         tell(f"{case.name}: pair {trial + 1} of {case.pairs}")
         for server in sides.in_turn:
-            if server.name in failures:
+            if server.name in failures or (trial > 0 and server.name in sides.floors):
                 continue
             try:
                 taken[server.name].append(await case.run(server, prompts, trial))
@@ -152,7 +155,7 @@ def _rows(
         for peer in told:
             pairs = [
                 Pair(mine[measure.name], theirs[measure.name])
-                for mine, theirs in zip(ours, taken[peer.name], strict=True)
+                for mine, theirs in zip(ours, taken[peer.name], strict=False)  # a floor has one
             ]
             rows.append(
                 Row(

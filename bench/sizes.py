@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 Size = Literal["quick", "scout", "normal", "full"]
@@ -10,10 +11,12 @@ Size = Literal["quick", "scout", "normal", "full"]
 T = TypeVar("T")
 
 
-def sized(size: Size, *, quick: T, normal: T, full: T | None = None) -> T:
-    """The value for a size; `full` is as `normal` unless given, and `scout` a quarter of it if it is a number."""
-    if size == "quick":
-        return quick
-    if size == "scout" and isinstance(normal, int) and isinstance(quick, int):
-        return max(quick, normal // 4)  # type: ignore[return-value]  # T is int here
-    return normal if full is None or size != "full" else full
+def sized(size: Size, *, quick: T, normal: T, full: T | None = None, scout: T | None = None) -> T:
+    """The value for a size; `full` and `scout` are as `normal` unless given."""
+    values: Mapping[Size, T] = {
+        "quick": quick,
+        "scout": normal if scout is None else scout,
+        "normal": normal,
+        "full": normal if full is None else full,
+    }
+    return values[size]

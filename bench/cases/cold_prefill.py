@@ -33,4 +33,6 @@ class ColdPrefill:
 
 
 def case(size: Size) -> ColdPrefill:
-    return ColdPrefill(tokens=sized(size, quick=64, normal=2000), pairs=sized(size, quick=2, normal=5))
+    return ColdPrefill(
+        tokens=sized(size, quick=64, normal=2000, scout=500), pairs=sized(size, quick=2, normal=5)
+    )

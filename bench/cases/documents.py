@@ -37,7 +37,7 @@ class Documents:
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.at_once)
+        return Needs(2 * self.at_once)  # as in other cases: one start for all
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -74,9 +74,9 @@ class Documents:
 def case(size: Size) -> Documents:
     return Documents(
         documents=sized(size, quick=2, normal=4),
-        document_tokens=sized(size, quick=64, normal=3000),
-        questions=sized(size, quick=2, normal=10),
-        question_tokens=sized(size, quick=8, normal=24),
-        max_tokens=sized(size, quick=4, normal=16),
+        document_tokens=sized(size, quick=64, normal=3000, scout=750),
+        questions=sized(size, quick=2, normal=10, scout=4),
+        question_tokens=sized(size, quick=8, normal=24, scout=8),
+        max_tokens=sized(size, quick=4, normal=16, scout=4),
         pairs=sized(size, quick=1, normal=3),
     )

@@ -45,7 +45,7 @@ class ExactRepeat:
 
 def case(size: Size) -> ExactRepeat:
     return ExactRepeat(
-        tokens=sized(size, quick=64, normal=2000),
-        repeats=sized(size, quick=1, normal=3),
+        tokens=sized(size, quick=64, normal=2000, scout=500),
+        repeats=sized(size, quick=1, normal=3, scout=1),
         pairs=sized(size, quick=2, normal=5),
     )

@@ -32,7 +32,7 @@ class Exactness:
     like = "multi_turn"
     at_once = 8
     short = False
-    needs = Needs(8, context=1024)
+    needs = Needs(8)
     measures = (
         Measure("texts_changed", "answers", "lower", NEVER),
         Measure("logprobs_changed", "answers", "lower", NEVER),
@@ -87,7 +87,7 @@ def _changed(cold: Sequence[object], runs: Sequence[Sequence[object]]) -> int:
 
 def case(size: Size) -> Exactness:
     return Exactness(
-        prompts=sized(size, quick=6, normal=12, full=40),
-        shared_words=sized(size, quick=24, normal=200),
-        max_tokens=sized(size, quick=4, normal=24),
+        prompts=sized(size, quick=6, normal=12, full=40, scout=6),
+        shared_words=sized(size, quick=24, normal=100, full=200, scout=50),
+        max_tokens=sized(size, quick=4, normal=24, scout=6),
     )

@@ -41,7 +41,7 @@ class MultiTurn:
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.at_once, context=4096)
+        return Needs(self.at_once)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -96,11 +96,11 @@ class MultiTurn:
 
 def case(size: Size) -> MultiTurn:
     return MultiTurn(
-        conversations=sized(size, quick=2, normal=16),
-        turns=sized(size, quick=2, normal=5),
-        system_words=sized(size, quick=24, normal=920),
-        user_words=sized(size, quick=12, normal=40),
-        max_tokens=sized(size, quick=4, normal=48),
+        conversations=sized(size, quick=2, normal=16, scout=8),
+        turns=sized(size, quick=2, normal=5, scout=3),
+        system_words=sized(size, quick=24, normal=920, scout=230),
+        user_words=sized(size, quick=12, normal=40, scout=10),
+        max_tokens=sized(size, quick=4, normal=48, scout=12),
         at_once=sized(size, quick=2, normal=8),
         pairs=sized(size, quick=1, normal=3),
     )

@@ -44,4 +44,4 @@ class Restart:
 
 
 def case(size: Size) -> Restart:
-    return Restart(tokens=sized(size, quick=64, normal=2000), pairs=1)
+    return Restart(tokens=sized(size, quick=64, normal=2000, scout=500), pairs=1)

@@ -30,7 +30,7 @@ class Samples:
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.samples, context=2048)
+        return Needs(self.samples)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ class Samples:
 def case(size: Size) -> Samples:
     return Samples(
         samples=16 if size != "quick" else 3,
-        prompt_tokens=sized(size, quick=64, normal=1500),
-        max_tokens=sized(size, quick=4, normal=64),
+        prompt_tokens=sized(size, quick=64, normal=1500, scout=375),
+        max_tokens=sized(size, quick=4, normal=64, scout=16),
         pairs=sized(size, quick=1, normal=3),
     )

@@ -34,7 +34,7 @@ class SharedSystem:
 
     @property
     def needs(self) -> Needs:
-        return Needs(self.at_once, context=2048)
+        return Needs(self.at_once)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -63,9 +63,9 @@ class SharedSystem:
 
 def case(size: Size) -> SharedSystem:
     return SharedSystem(
-        shared=sized(size, quick=96, normal=1500),
-        own=sized(size, quick=16, normal=100),
-        requests=sized(size, quick=9, normal=48),
-        max_tokens=sized(size, quick=4, normal=32),
+        shared=sized(size, quick=96, normal=1500, scout=375),
+        own=sized(size, quick=16, normal=100, scout=25),
+        requests=sized(size, quick=9, normal=48, scout=16),
+        max_tokens=sized(size, quick=4, normal=32, scout=8),
         pairs=sized(size, quick=1, normal=3),
     )

@@ -78,11 +78,11 @@ class StarvedChat:
 
 def case(size: Size) -> StarvedChat:
     return StarvedChat(
-        conversations=sized(size, quick=3, normal=16),
-        turns=sized(size, quick=2, normal=4),
-        user_words=sized(size, quick=24, normal=240),
-        max_tokens=sized(size, quick=4, normal=24),
-        kv_tokens=8192,
+        conversations=sized(size, quick=3, normal=12, scout=8),
+        turns=sized(size, quick=2, normal=3, scout=2),
+        user_words=sized(size, quick=24, normal=200, scout=50),
+        max_tokens=sized(size, quick=4, normal=24, scout=6),
+        kv_tokens=4096,
         at_once=4,
         pairs=sized(size, quick=1, normal=3),
     )

