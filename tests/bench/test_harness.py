@@ -94,12 +94,12 @@ def test_no_trial_repeats_a_prompt_of_another(make_stub: MakeStub, serving: Serv
         seen: list[set[str]] = []
         for trial in range(2):
             stub.log.clear()
-            asyncio.run(with_sides(serving, stub, (), lambda sides, c=case, t=trial: _once(c, sides, t)))
+            asyncio.run(with_sides(serving, stub, (), partial(_once, case, trial)))
             seen.append({json.dumps(body["prompt"])[:60] for _, _, body in stub.log if "prompt" in body})
         assert not seen[0] & seen[1], case.name
 
 
-async def _once(case: Case, sides: Sides, trial: int) -> None:
+async def _once(case: Case, trial: int, sides: Sides) -> None:
     await case.run(sides.ours, Prompts(1), trial)
 
 

@@ -221,7 +221,7 @@ def shim() -> Iterator[Server]:
 
 def test_a_shim_answers_every_form_of_prompt(shim: Server) -> None:
     for prompt, tokens in (((65, 66), 2), ("AB", 2), ((Message("user", "AB"),), 8)):
-        answer = asyncio.run(shim.ask(Ask(prompt, 3)))  # type: ignore[arg-type]
+        answer = asyncio.run(shim.ask(Ask(prompt, 3)))
         assert (answer.text, answer.prompt_tokens, answer.completion_tokens) == ("BBB", tokens, 3)
     drawn = asyncio.run(shim.ask(Ask("AB", 3, samples=4, temperature=1.0)))
     assert (drawn.completion_tokens, len(drawn.text)) == (12, 12)
