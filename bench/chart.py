@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 SHOWN: Mapping[tuple[str, str], str] = {
     ("cold_prefill", "prefill"): "cold prompt, 2,000 tokens",
-    ("exact_repeat", "ttft_warm"): "same prompt again, first token",
+    ("exact_repeat", "ttft_warm"): "same prompt, first token",
     ("decode_1", "decode"): "decoding, 1 stream",
     ("decode_8", "decode"): "decoding, 8 streams",
     ("shared_system", "throughput"): "shared system prompt",
@@ -21,7 +21,7 @@ SHOWN: Mapping[tuple[str, str], str] = {
 }
 """Which measures, in which order, and what they are called."""
 
-_LABELS, _BARS, _RIGHT = 210, 400, 170
+_LABELS, _BARS, _RIGHT = 215, 395, 170
 _TOP, _ROW, _BOTTOM = 52, 26, 30
 
 _STYLE = """
@@ -85,10 +85,10 @@ def draw(shown: Sequence[Bar]) -> str:
 def _row(bar: Bar, top: int, scale: float) -> list[str]:
     long = bar.times * scale
     side = "better" if bar.times >= 1 else "worse"
-    base = top + 16
+    base, after = top + 16, _LABELS + max(long, scale) + 8  # never on the line at 1
     return [
         f'<text x="{_LABELS - 10}" y="{base}" text-anchor="end">{escape(bar.label)}</text>',
         f'<rect class="{side}" x="{_LABELS}" y="{top + 3}" width="{long:.1f}" height="18" rx="2"/>',
-        f'<text x="{_LABELS + long + 8:.1f}" y="{base}">{bar.times:.1f}×'
+        f'<text x="{after:.1f}" y="{base}">{bar.times:.1f}×'
         f'<tspan class="soft" dx="6">{escape(bar.peer)}</tspan></text>',
     ]

@@ -82,6 +82,9 @@ def _joined(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             peers[name] = facts["version"]
         failures += [said for said in document["regime"].get("failures", []) if said not in failures]
     joined: dict[str, Any] = {"peers": peers} if peers else {}
+    commits = list(dict.fromkeys(document["commit"] for document in documents))
+    if len(commits) > 1:
+        joined["measured_at_commits"] = commits
     return joined | ({"failures": failures} if failures else {})
 
 
