@@ -13,13 +13,14 @@ from .errors import BenchError
 Row = Mapping[str, Any]
 
 
-def split_by_peer(document: Mapping[str, Any], file: Path) -> None:
-    """Beside `file` one document for each peer, if there are several; `file` itself keeps the best of each row.
+def save_by_peer(document: Mapping[str, Any], file: Path) -> None:
+    """Of several peers each has a document of its own beside `file`, which keeps the best of each row.
 
     Raises BenchError.
     """
     peers = sorted({row["against"] for row in document["rows"] if row["against"] is not None})
     if len(peers) < 2:
+        save(document, file)
         return
     parts = [_part(document, peer) for peer in peers]
     for peer, part in zip(peers, parts, strict=True):

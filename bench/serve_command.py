@@ -14,7 +14,7 @@ from .abilities import discover
 from .asking import Server
 from .cases import Case, all_cases
 from .client import Address
-from .combine import save, split_by_peer
+from .combine import save_by_peer
 from .document import Output, emit, make_document, tell
 from .entrants import Entrant
 from .errors import BenchUsageError
@@ -69,11 +69,8 @@ async def _run(options: argparse.Namespace) -> int:
         if failures:
             regime["failures"] = failures
         if options.out is not None:  # what is measured is not lost if a later case never ends
-            save(make_document(regime, rows, before, options.typed), options.out)
-    document = make_document(regime, rows, before, options.typed)
-    emit(document, Output(options.out, options.json))
-    if options.out is not None:
-        split_by_peer(document, options.out)
+            save_by_peer(make_document(regime, rows, before, options.typed), options.out)
+    emit(make_document(regime, rows, before, options.typed), Output(None, options.json))
     return 0
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,3 +131,15 @@ def test_a_missing_model_list_has_a_hint(
     named = [*given, "--against-model=some"]
     assert bench(serving, lambda _, b: [*named, f"--against={b}"], make_stub("ours", "sapwood"), stub) == 0
     assert stub.log[-1][2]["model"] == "some"
+
+
+def test_the_document_of_a_run_is_saved(make_stub: MakeStub, serving: Serving, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "serve.json"
+    given = ["serve", "--quick", "--cases=cold_prefill,decode_1", f"--out={out}"]
+    ours, peer = make_stub("ours", "sapwood"), make_stub("peer", "openai")
+    assert bench(serving, lambda a, b: [*given, f"--ours={a}", f"--against={b}"], ours, peer) == 0
+    assert [row["scenario"] for row in json.loads(out.read_text())["rows"]] == [
+        "cold_prefill",
+        "decode_1",
+        "decode_1",
+    ]

@@ -24,12 +24,17 @@ from bench.peers.llama import Llama
 from bench.peers.openvino import OpenVino
 from bench.peers.registry import find_peers
 from bench.peers.shims.served.shim import Job, Piece, make_server
+from bench.peers.shims.served.texts import FolderTexts
 from bench.peers.transformers import Transformers
 from bench.peers.vllm import Vllm
-from bench.peers.weights import Weights, write_safetensors
+from bench.peers.weights import GgufType, Weights, write_safetensors
 from bench.processes import Launch
 from bench.prompts import Prompts
 from safetensors.numpy import load_file
+
+from model import tiny
+from sapwood.model.gguf_convert import from_gguf, to_f32
+from sapwood.model.gguf_file import read_gguf
 
 # ---- finding and starting --------------------------------------------------------------------------------------
 
@@ -168,6 +173,47 @@ def test_safetensors_are_read_by_their_own_library(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", tensors)
     read = load_file(tmp_path / "x.safetensors")
     assert all((read[name] == values).all() for name, values in tensors.items())
+
+
+@pytest.fixture(scope="module")
+def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Weights]:
+    """A folder as transformers made it, and the same weights starting from its GGUF file."""
+    folder = tmp_path_factory.mktemp("tiny")
+    original = tiny.tiny_llama(folder / "hf", tie_word_embeddings=True)
+    source = tiny.gguf_of(original, folder / "tiny.F32.gguf")
+    return original, Weights(source, folder / "copies")
+
+
+def test_a_folder_made_of_a_gguf_file_is_the_one_that_the_file_was_made_of(
+    tiny_weights: tuple[Path, Weights],
+) -> None:
+    original, weights = tiny_weights
+    made = weights.hf()
+    wanted, read = (load_file(folder / "model.safetensors") for folder in (original, made))
+    assert set(read) == set(wanted) - {"lm_head.weight"}
+    assert all((values == wanted[name]).all() for name, values in read.items())
+    config, asked = (json.loads((folder / "config.json").read_text()) for folder in (made, original))
+    for key in ("hidden_size", "num_hidden_layers", "num_key_value_heads", "intermediate_size", "head_dim"):
+        assert config[key] == asked[key]
+    assert weights.hf() == made  # made once
+    texts = FolderTexts(made)
+    ids = texts.encode("the one, then é")
+    assert texts.decoder()(ids) == "the one, then é"
+    assert len(texts.chat([{"role": "user", "content": "the"}])) > len(texts.encode("the"))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("F16", 1e-3), ("Q8_0", 1e-2)])
+def test_other_formats_hold_the_same_values(
+    tiny_weights: tuple[Path, Weights], kind: GgufType, most: float
+) -> None:
+    _, weights = tiny_weights
+    before, after = (read_gguf(file) for file in (weights.source, weights.gguf(kind)))
+    assert set(after.tensors) == set(before.tensors)
+    for name, tensor in before.tensors.items():
+        values, wanted = (to_f32(from_gguf(one, name)) for one in (after.tensors[name], tensor))
+        assert np.abs(values - wanted).max() <= most * np.abs(wanted).max()
+    same = set(before.facts) - {"general.file_type"}
+    assert {name: before.facts[name] for name in same} == {name: after.facts[name] for name in same}
 
 
 # ---- the shims' HTTP -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.chart import bars, draw
-from bench.combine import best_of_peers, hardest, slug, split_by_peer
+from bench.combine import best_of_peers, hardest, save_by_peer, slug
 from bench.report import peers_table, write_report
 from bench.rows import Goal, Measure, Row
 from bench.stats import Pair
@@ -48,7 +48,7 @@ def document() -> dict[str, Any]:
 
 
 def test_a_document_of_several_peers_becomes_one_for_each(tmp_path: Path) -> None:
-    split_by_peer(document(), tmp_path / "serve.json")
+    save_by_peer(document(), tmp_path / "serve.json")
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "serve-a-b.json",
         "serve-c.json",
@@ -71,8 +71,9 @@ def test_a_document_of_several_peers_becomes_one_for_each(tmp_path: Path) -> Non
 def test_one_peer_alone_stays_one_document(tmp_path: Path) -> None:
     one = document()
     one["rows"] = one["rows"][:1]
-    split_by_peer(one, tmp_path / "serve.json")
-    assert list(tmp_path.iterdir()) == []
+    save_by_peer(one, tmp_path / "serve.json")
+    assert [file.name for file in tmp_path.iterdir()] == ["serve.json"]
+    assert json.loads((tmp_path / "serve.json").read_text()) == one
 
 
 def test_the_hardest_peer_is_the_one_with_the_worst_ratio_for_us() -> None:
@@ -87,7 +88,7 @@ def test_the_hardest_peer_is_the_one_with_the_worst_ratio_for_us() -> None:
 def test_the_report_judges_goals_against_the_best_peer(tmp_path: Path) -> None:
     results = tmp_path / "results"
     results.mkdir()
-    split_by_peer(document(), results / "serve.json")
+    save_by_peer(document(), results / "serve.json")
     assert write_report(results, tmp_path / "RESULTS.md") == 3
     page = (tmp_path / "RESULTS.md").read_text()
     lines = page.splitlines()
@@ -106,7 +107,7 @@ def test_the_report_judges_goals_against_the_best_peer(tmp_path: Path) -> None:
 
 
 def test_a_new_document_of_one_peer_changes_the_summary(tmp_path: Path) -> None:
-    split_by_peer(document(), tmp_path / "serve.json")
+    save_by_peer(document(), tmp_path / "serve.json")
     part = json.loads((tmp_path / "serve-c.json").read_text())
     part |= {"rows": [row("cold_prefill", RATE, 150, 50, "C")], "commit": "def"}
     (tmp_path / "serve-c.json").write_text(json.dumps(part))
