@@ -13,7 +13,7 @@ from typing import Any
 from .combine import save
 from .machine import current_commit, describe_machine
 from .noise import Moment, noise_between
-from .report import rows_table
+from .report import document_table
 from .rows import Row
 
 
@@ -42,7 +42,7 @@ def make_document(
 def emit(document: Mapping[str, Any], output: Output) -> None:
     """Stdout comes first: what was measured is not lost with the file. Raises BenchError."""
     print(
-        json.dumps(document, ensure_ascii=False) if output.as_json else rows_table(document["rows"]),
+        json.dumps(document, ensure_ascii=False) if output.as_json else document_table(document),
         flush=True,
     )
     if output.file is not None:

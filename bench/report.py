@@ -68,7 +68,7 @@ def section(title: str, document: Mapping[str, Any], table: str = "") -> str:
         f"- noise: {_facts(document['noise'])}",
         "",
         *([table, ""] if table else []),
-        rows_table(document["rows"]),
+        document_table(document),
         "",
     ]
     return "\n".join(lines)
@@ -98,13 +98,19 @@ def _ratio_cell(row: Mapping[str, Any] | None, best: Mapping[str, Any]) -> str:
     return f"**{number(row['ratio'])}×**" if row is best else f"{number(row['ratio'])}×"
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table of rows as `Row.json` gives them."""
+def document_table(document: Mapping[str, Any]) -> str:
+    """Of all its rows; what was measured alone may not be ours."""
+    return rows_table(document["rows"], "value" if "measured" in document["regime"] else "ours")
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], ours: str = "ours") -> str:
+    """A Markdown table of rows as `Row.json` gives them; `ours` heads the column of the one measured."""
     lines = [_cells(row) for row in rows]
     told = [
         i for i in range(len(_COLUMNS)) if i == 0 or any(line[i] not in ("", "–") for line in lines)
     ]  # without a peer there are no ratios, without a goal none is judged
-    table = [_table_line(_COLUMNS, told), _table_line(_RULES, told).replace(" ", "")]
+    names = [ours if name == "ours" else name for name in _COLUMNS]
+    table = [_table_line(names, told), _table_line(_RULES, told).replace(" ", "")]
     table += [_table_line(line, told) for line in lines]
     below = [*_regimes(rows), *_notes(rows)]
     return "\n".join([*table, "", *below] if below else table)

@@ -119,6 +119,9 @@ def test_a_server_is_measured_alone(
     assert "alone" in told["regime"]["measured"]
     assert {name for name, _, _ in stub.log} == {"peer"}
     assert all(row["ours"] is not None and row["against"] is None for row in told["rows"])
+    given.remove("--json")
+    assert bench(serving, lambda _, b: [*given, f"--against={b}"], make_stub("ours", "sapwood"), stub) == 0
+    assert capsys.readouterr().out.startswith("| scenario | measure | value |")
 
 
 def test_a_missing_model_list_has_a_hint(
