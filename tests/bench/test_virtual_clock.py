@@ -11,7 +11,7 @@ from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, SchedulerConfig
 
 
-def machine(pages: int = 100, max_running: int = 256) -> Machine:
+def machine(pages: int = 100, max_running: int = 32) -> Machine:
     scheduler = SchedulerConfig(schedule_policy="fcfs", max_running=max_running, speculate="off")
     return Machine(pages, CacheConfig(), scheduler, 0.5, 1.0)
 
