@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,6 +202,19 @@ async def _first_model(address: Address) -> str:
         raise BenchError(
             f"the server on port {address.port} lists no model at /v1/models\n\nhint: --against-model NAME"
         ) from error
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """Being terminated unwinds as Ctrl-C does; else the servers that were started would live on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

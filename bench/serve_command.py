@@ -23,7 +23,7 @@ from .ours import Ours, weights_file
 from .peers.base import Peer, Setup, Where
 from .peers.registry import find_peers
 from .peers.weights import Weights
-from .processes import connect, warm_up
+from .processes import connect, terminated_as_interrupted, warm_up
 from .prompts import Form, Prompts
 from .rows import Row
 from .serve_suite import Contest, run_contest
@@ -34,7 +34,8 @@ _WEAKEST_FIRST: Sequence[Form] = ("chat", "text", "ids")
 def run_serve(options: argparse.Namespace) -> int:
     """Raises BenchError."""
     check_sides(options)
-    return asyncio.run(_run(options))
+    with terminated_as_interrupted():
+        return asyncio.run(_run(options))
 
 
 def check_sides(options: argparse.Namespace) -> None:

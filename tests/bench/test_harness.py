@@ -6,6 +6,11 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -325,3 +330,31 @@ def test_serve_against_servers_that_run(
     assert (row["scenario"], row["against"], len(row["pairs"])) == ("cold_prefill", "peer", 2)
     assert row["ratio"] > 0
     assert told["regime"]["peer"] == "a running OpenAI-compatible server"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bench_that_is_ended_takes_its_servers_along(tmp_path: Path, number: signal.Signals) -> None:
+    program = tmp_path / "llama-server"
+    pid = tmp_path / "pid"
+    says = f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    program.write_text(f"#!{sys.executable}\n{says}")
+    program.chmod(0o755)
+    code = (
+        "import asyncio\n"
+        "from bench.processes import Launch, running, terminated_as_interrupted\n"
+        "async def go():\n"
+        f"    async with running(Launch('x', 'openai', ({str(program)!r},))): pass\n"
+        "try:\n"
+        "    with terminated_as_interrupted(): asyncio.run(go())\n"
+        "except KeyboardInterrupt: raise SystemExit(130)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
+    ) as child:
+        while not pid.exists() or not pid.read_text():
+            time.sleep(0.02)
+        child.send_signal(number)
+        assert child.wait(20) == 130
+    server = int(pid.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
