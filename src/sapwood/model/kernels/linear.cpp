@@ -253,8 +253,8 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
   const int few_limit = std::min(direct_limit(gate.panels()[0]), direct_limit(up.panels()[0]));
   in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count <= few_limit) / 2,
             [&](int row, int count, int first, int last, int thread) {
-    float* scratch = workers.scratch(thread, 2 * unpacked_floats(depth));
-    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
+    float* scratch = workers.scratch(thread, unpacked_floats(depth));
+    alignas(32) float g[kRowBlock][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
     for (int p = first; p < last; ++p) {
       const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
       const Panel &gp = pair[0], &upp = pair[1];
@@ -264,13 +264,16 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
         finish(gp, 0, x.count, few[0], out, {});
         continue;
       }
+      // One panel after the other: both at once do not fit into the first cache.
       const float* gw = unpacked(gp, depth, scratch);
-      const float* uw = unpacked(upp, depth, scratch + unpacked_floats(depth));
       in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(gp, gw, depth, x, row + first_row, n, g);
+        tiled_rows(gp, gw, depth, x, row + first_row, n, g + first_row);
+      });
+      const float* uw = unpacked(upp, depth, scratch);
+      in_tiles(count, [&](int first_row, int n) {
         tiled_rows(upp, uw, depth, x, row + first_row, n, u);
-        silu_times(g, u, n, g);
-        finish(gp, row + first_row, n, g, out, {});
+        silu_times(g + first_row, u, n, u);
+        finish(gp, row + first_row, n, u, out, {});
       });
     }
   });
