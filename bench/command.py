@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [all|serve|kernels|perplexity|cache|report]`. Data to stdout, talk to stderr."""
+"""The command line: `python -m bench [all|serve|kernels|perplexity|cache|step|report]`. Data to stdout, talk elsewhere."""
 
 from __future__ import annotations
 
@@ -69,11 +69,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="replay this one, in Mooncake's format, instead of those that come along; may be repeated",
     )
+    _add_common(suites.add_parser("step", help="how much of a decode step is spent outside the kernels"))
     report = suites.add_parser("report", help="results/*.json → RESULTS.md")
     report.add_argument("--results", type=Path, default=HERE / "results")
     report.add_argument("--out", type=Path, default=HERE / "RESULTS.md")
     everything = suites.add_parser(
-        "all", help="kernels, cache and serve, their results and the report (default)"
+        "all", help="kernels, cache, step and serve, their results and the report (default)"
     )
     _add_size(everything)
     everything.add_argument("--peer", choices=("auto", "llama", "none"), default="auto", help="of serve")
@@ -161,6 +162,10 @@ def _run(options: argparse.Namespace) -> int:
         from .cache import run_cache
 
         return run_cache(options)
+    if options.suite == "step":
+        from .step import run_step
+
+        return run_step(options)
     from .report import write_report
 
     count = write_report(options.results, options.out)
@@ -174,7 +179,7 @@ def _run_all(options: argparse.Namespace) -> int:
     peer = ["--peer", options.peer]
     if options.llama_server is not None:
         peer += ["--llama-server", options.llama_server]
-    for suite in ("kernels", "cache", "serve"):
+    for suite in ("kernels", "cache", "step", "serve"):
         out = (
             [] if options.size == "quick" else ["--out", os.path.relpath(HERE / "results" / f"{suite}.json")]
         )

@@ -14,6 +14,7 @@ EvictionName = Literal["default", "lru", "lfu", "fifo", "mru", "filo", "slru", "
 KvDtype = Literal["f16", "bf16", "f32"]
 WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
 Compute = Literal["auto", "f32", "int8"]
+SpeculateName = Literal["auto", "off"]
 LedgerName = Literal["auto", "contract", "physical"]
 
 
@@ -60,6 +61,9 @@ class SchedulerConfig:
     patience_tokens: int = 32768
     """Tokens of later requests' work after which none of them passes a waiting one that does not fit; under the
     default policy, after which it goes to the front."""
+    speculate: SpeculateName = "auto"
+    """Whether answers are guessed ahead, from earlier ones and from their own prompts, and checked in one step: they
+    are the same, and come sooner where guesses are right. `auto` guesses as long as it pays."""
 
     def __post_init__(self) -> None:
         for name in ("chunk_tokens", "max_running", "patience_tokens"):

@@ -75,6 +75,9 @@ class SequenceWork:
     """With `score`: the tokens that follow each computed token and exist (one shorter at the prompt's end)."""
     score_skip: int = 0
     """With `score`: how many of the first computed positions are left out; they have no target either."""
+    guesses: tuple[SampleOrder, ...] = ()
+    """With `sample`: so many of the last `tokens` are a draft, guesses of what is drawn. `sample` is then drawn after
+    the token before them, and each guess that was right is followed by a draw of its own, which it has here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,9 @@ class SequenceResult:
     """This sequence alone failed (a non-finite logit, say): its KV must not be committed."""
     dead_end: bool = False
     """With `error`: its guide allows no token."""
+    followed: tuple[TokenLogprob, ...] = ()
+    """Tokens drawn after `drawn`: one for each guess that was right, up to the first that was not, or whose draw failed
+    (a draw is what it is: it will fail again when it is ordered alone)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,10 @@ class Usage:
     waited_for_leader_seconds: float = 0.0
     """From the first time that it was left out for a leader until it was admitted; what it then waited for pages,
     budget or a seat is part of it."""
+    guessed: int = 0
+    """Tokens of the answer that were guessed and checked, over all samples."""
+    guessed_right: int = 0
+    """Of these, those that became part of the answer: each of them saved a step."""
     saved_seconds: float | None = None
     """What computing the reused tokens would have cost, at the pace of late; None before that is known."""
 

@@ -328,3 +328,21 @@ def test_a_public_prefix_that_is_let_go_is_found_by_the_books(new_cache: NewCach
     cache.release(index._paths[0].lease)
     with pytest.raises(BooksError, match="public path 0 is not what its lease holds"):
         cache.check()
+
+
+def test_what_follows_a_public_prefix_is_told_to_its_own_tenant_alone() -> None:
+    cache = PrefixCache(64, CacheConfig(4))
+    publish(cache, span(0, 16))
+    store(cache, joined(span(0, 16), span(50, 58)), A)
+
+    def ahead(namespace: Namespace, tokens: Any) -> list[int]:
+        told: list[int] = cache.continuation(namespace, tokens, 100).tolist()
+        return told
+
+    assert ahead(A, span(0, 16)) == list(range(50, 58))
+    assert ahead(A, joined(span(0, 16), span(50, 53))) == list(range(53, 58))
+    assert ahead(B, span(0, 16)) == []
+    assert ahead(B, joined(span(0, 16), span(50, 53))) == []
+    for tokens in (span(0, 10), span(0, 8), span(0, 5)):
+        assert ahead(B, tokens) == list(range(len(tokens), 16)), "the path itself is everybody's"
+        assert ahead(OTHER_KV, tokens) == []

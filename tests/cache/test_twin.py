@@ -155,6 +155,28 @@ class CacheMachine(RuleBasedStateMachine):
         self.cache.commit(pair.real, toks(*done))
         self.twin.commit(pair.twin, done)
 
+    @precondition(lambda self: self.pairs)
+    @rule(pick=picks, surplus=st.integers(0, 20), more=st.integers(0, 20))
+    def shrink(self, pick: int, surplus: int, more: int) -> None:
+        """Somebody takes pages that it then does not need; its own tokens keep theirs."""
+        pair = self.pairs[pick % len(self.pairs)]
+        self.grow(pair, pair.written + more + surplus)
+        length = min(pair.written + more, pair.real.covered)
+        self.cache.shrink(pair.real, length)
+        self.twin.shrink(pair.twin, length)
+        assert pair.real.covered >= length
+
+    @rule(name=names, blocks=blocks, tail=tails, limit=st.integers(1, 40))
+    def go_on(self, name: int, blocks: list[int], tail: int, limit: int) -> None:
+        namespace, tokens = self.namespaces[name], self.sequence(blocks, tail)
+        before = self.cache.books()
+        told = tuple(self.cache.continuation(namespace, toks(*tokens), limit).tolist())
+        assert self.cache.books() == before
+        assert len(told) <= limit
+        assert not told or self.twin.goes_on(namespace, tokens + told[:-1])
+        if self.index == "radix" and not self.forgets:
+            assert bool(told) == self.twin.goes_on(namespace, tokens)
+
     def grow(self, pair: Pair, length: int) -> bool:
         before, table = self.cache.books(), pair.real.table.tolist()
         if self.twin.can_grow(pair.twin, length):

@@ -93,6 +93,14 @@ class Twin:
         page = self.known.get((self.generation, namespace, tokens[:end])) if end <= len(tokens) else None
         return None if page is None else page.evicted_at
 
+    def goes_on(self, namespace: Namespace, tokens: tuple[int, ...]) -> bool:
+        """Whether these begin something longer that is or was cached since the last flush."""
+        return any(
+            (generation, where, other[: len(tokens)]) == (self.generation, namespace, tokens)
+            and len(other) > len(tokens)
+            for generation, where, other in self.known
+        )
+
     def lease(self, namespace: Namespace, tokens: tuple[int, ...], limit: int | None) -> TwinLease:
         path = self._path(namespace, tokens[:limit])
         held = tokens[: len(path) * self.page_size]
@@ -148,6 +156,10 @@ class Twin:
 
     def cover(self, lease: TwinLease, length: int) -> None:
         lease.covered_pages = max(lease.covered_pages, -(-length // self.page_size))
+
+    def shrink(self, lease: TwinLease, length: int) -> None:
+        committed, wanted = len(lease.tokens) // self.page_size, -(-length // self.page_size)
+        lease.covered_pages = min(lease.covered_pages, max(committed, wanted))
 
     def lose(self, prefixes: Iterable[Prefix]) -> None:
         for prefix in prefixes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sapwood.cache import PrefixCache
-from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig
+from sapwood.config import CacheConfig, IndexName, OrderName, SchedulerConfig, SpeculateName
 from sapwood.engine import Engine, ModelFacts
 from sapwood.model.fake import FakeRunner, Hook
 from sapwood.plan import GuideMaker
@@ -132,7 +132,10 @@ class Rig:
         index: IndexName = "radix",
         hook: Hook | None = None,
         guides: GuideMaker | None = None,
+        speculate: SpeculateName = "auto",
+        seconds: Callable[[int], float] | None = None,
     ) -> None:
+        """`seconds` says how long a step of so many tokens takes; without it none takes any time."""
         self.cache = PrefixCache(pool // page_size, CacheConfig(page_size=page_size, prefix_index=index))
         self.runner = FakeRunner(VOCAB, page_size, pool // page_size)
         if hook is not None:
@@ -141,7 +144,9 @@ class Rig:
         self.engine = Engine(
             self.runner,
             self.cache,
-            SchedulerConfig(chunk_tokens=chunk, max_running=max_running, schedule_policy=policy),
+            SchedulerConfig(
+                chunk_tokens=chunk, max_running=max_running, schedule_policy=policy, speculate=speculate
+            ),
             self.facts,
             ByteDetok,
             reuse=index != "none",
@@ -151,6 +156,7 @@ class Rig:
         )
         self.logs: dict[str, Log] = {}
         self.now = 0.0
+        self._seconds = seconds
 
     def add(
         self,
@@ -168,8 +174,16 @@ class Rig:
         return log
 
     def step(self) -> None:
-        self.now += 1.0
-        self.take(self.engine.step(self.now))
+        if self._seconds is None:
+            self.now += 1.0
+            self.take(self.engine.step(self.now))
+        else:
+            scheduled = self.engine.schedule(self.now)
+            self.take(scheduled.events)
+            if scheduled.plan is not None:
+                result = self.engine.run(scheduled.plan)
+                self.now += self._seconds(scheduled.plan.tokens)
+                self.take(self.engine.apply(result, self.now))
         self.cache.check()
         self.expect_counts()
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.prophet import Prophet
 from engine.rig import VOCAB, Rig, prompt_of
-from sapwood.config import OrderName
+from sapwood.config import IndexName, OrderName
 from sapwood.plan import StepPlan
 from sapwood.types import SamplingParams, Scope, SeqId
 
@@ -103,8 +104,10 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     policy=st.sampled_from(["fcfs", "lpm", "default", "dfs-weight", "priority", "random"]),
     faulty_step=st.integers(1, 60),
     faults=st.sampled_from(["none", "none", "raise", "sequence"]),
+    index=st.sampled_from(["radix", "radix", "blocks", "none"]),
+    guessing=st.sampled_from(["off", "auto", "prophet", "prophet"]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_answer_is_the_solo_answer(
     actions: list[Ask | int | str],
     chunk: int,
@@ -113,6 +116,8 @@ def test_every_answer_is_the_solo_answer(
     policy: OrderName,
     faulty_step: int,
     faults: str,
+    index: IndexName,
+    guessing: str,
 ) -> None:
     rig = Rig(
         POOL,
@@ -122,7 +127,11 @@ def test_every_answer_is_the_solo_answer(
         policy=policy,
         eos=(0,),
         hook=Faults(faults, faulty_step),
+        index=index,
+        speculate="off" if guessing == "off" else "auto",
     )
+    if guessing == "prophet":
+        Prophet.take_over(rig)
     aborted = {name for action in actions if (name := act(rig, action)) is not None}
     rig.run()
     failed = [log for log in rig.logs.values() if log.finished is None or log.finished.error is not None]

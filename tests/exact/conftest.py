@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import BOTH_INDEXES, FAMILIES, Case, GetDecoder, Setting, Truth, decoder_of
+from exact.lab import BOTH_INDEXES, FAMILIES, OTHER_FAMILIES, Case, GetDecoder, Setting, Truth, decoder_of
 from model import tiny
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.model.checkpoint import load_checkpoint
@@ -18,6 +18,7 @@ _WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
 _DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
 _CASES = [Case(family, weights, "f16") for family in FAMILIES for weights in _WEIGHTS]
 _CASES += [Case(family, "auto", dtype) for family in FAMILIES for dtype in _DTYPES]
+_CASES += [Case(family, "q8", "f16") for family in OTHER_FAMILIES]
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,9 @@ def tiny_decoder(tmp_path_factory: pytest.TempPathFactory) -> GetDecoder:
         "mistral": tiny.tiny_mistral,
         "qwen2": tiny.tiny_qwen2,
         "qwen3": tiny.tiny_qwen3,
+        "gemma3": tiny.tiny_gemma3,
+        "phi3": tiny.tiny_phi3,
+        "qwen3_moe": tiny.tiny_qwen3_moe,
     }
     folders = tmp_path_factory.mktemp("tiny")
     made = cache(lambda family: makers[family](folders / family))

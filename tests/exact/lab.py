@@ -18,6 +18,7 @@ from sapwood.config import (
     ModelConfig,
     OrderName,
     SchedulerConfig,
+    SpeculateName,
     WeightFormat,
 )
 from sapwood.engine import Engine, ModelFacts
@@ -40,6 +41,10 @@ GetDecoder = Callable[..., "Decoder"]
 """What the fixtures give: a decoder by family, weights and threads, or by threads and compute."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Each in every format."""
+
+OTHER_FAMILIES = ("gemma3", "phi3", "qwen3_moe")
+"""Windows with a rope of their own, fused projections, experts: each once, and in random traffic."""
 
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, logprobs=2)
@@ -75,6 +80,7 @@ class Setting:
     pool: int = 1024
     index: IndexName = "radix"
     policy: OrderName = "fcfs"
+    speculate: SpeculateName = "auto"
 
     def __str__(self) -> str:
         return f"{self.index}-{self.page_size}"
@@ -123,7 +129,7 @@ class Truth:
     def of(self, ask: Ask) -> Said:
         key = repr(ask)
         if key not in self._said:
-            self._said[key] = Lab(self, Setting()).run(ask)[0]
+            self._said[key] = Lab(self, Setting(speculate="off")).run(ask)[0]
         return self._said[key]
 
     def lab(self, setting: Setting | None = None, decoder: Decoder | None = None) -> Lab:
@@ -145,7 +151,12 @@ class Lab:
         self.engine = Engine(
             self.runner,
             PrefixCache(pages, CacheConfig(setting.page_size, setting.index)),
-            SchedulerConfig(setting.chunk, setting.running, schedule_policy=setting.policy),
+            SchedulerConfig(
+                setting.chunk,
+                setting.running,
+                schedule_policy=setting.policy,
+                speculate=setting.speculate,
+            ),
             ModelFacts("lab", decoder.spec.max_context, decoder.spec.vocab_size),
             truth.detokenizer,
             reuse=setting.index != "none",

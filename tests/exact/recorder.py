@@ -62,12 +62,14 @@ class Watched:
 class RecordingRunner:
     """Runs plans on a real model and shows every final hidden row, and every row of logits drawn from, to a witness.
 
-    A row is known by its tokens once its sequence draws; rows of a sequence that never draws are not shown.
+    A row is known by its tokens once its sequence draws; rows of a sequence that never draws are not shown, and
+    neither are those of wrong guesses: they are of a text that nobody said.
     """
 
     def __init__(self, decoder: Decoder, kv: KvPool, witness: Witness) -> None:
         self.kv = kv
         self.widths: list[int] = []
+        self.recalled = 0
         self._watched = Watched(decoder)
         self._runner = ModelRunner(cast("Decoder", self._watched), kv)
         self._witness = witness
@@ -75,31 +77,40 @@ class RecordingRunner:
         self._prefixes: dict[SeqId, list[bytes]] = {}
 
     def run(self, plan: StepPlan) -> StepResult:
-        """`widths` grows by the number of sequences in the step."""
+        """`widths` grows by the number of sequences in the step, `recalled` by those whose row was kept from before."""
+        self._watched.hidden, self._watched.logit_calls = np.empty((0, 0), np.float32), []
         result = self._runner.run(plan)
         self.widths.append(len(plan.works))
         drawing = [work for work in plan.works if work.sample is not None]
         logits = self._watched.logit_calls[0] if drawing else np.empty((0, 0), np.float32)
-        assert len(logits) == len(drawing)
-        rows = np.split(self._watched.hidden, np.cumsum([len(work.tokens) for work in plan.works])[:-1])
-        for work, hidden in zip(plan.works, rows, strict=True):
+        assert len(logits) == sum(1 + len(work.guesses) for work in drawing)
+        computed = [work for work in plan.works if work.seq not in self._runner.recalled]
+        self.recalled += len(plan.works) - len(computed)
+        rows = np.split(self._watched.hidden, np.cumsum([len(work.tokens) for work in computed])[:-1])
+        for work, hidden in zip(computed, rows, strict=bool(computed)):
             pending = self._pending.setdefault(work.seq, {})
             pending.update(enumerate(hidden, start=work.start))
-        for work, row in zip(drawing, logits, strict=True):
-            self._show(work, row)
+        followed = {each.seq: len(each.followed) for each in result.results}
+        for work in drawing:
+            self._show(work, logits[: 1 + followed[work.seq]])
+            logits = logits[1 + len(work.guesses) :]
         return result
 
     def _show(self, work: SequenceWork, logits: NDArray[np.float32]) -> None:
-        prefixes = self._prefixes_of(work)
-        for position, row in self._pending.pop(work.seq).items():
-            self._witness.see("hidden", prefixes[position], position, row)
-        self._witness.see("logits", prefixes[-1], len(prefixes) - 1, logits)
-
-    def _prefixes_of(self, work: SequenceWork) -> list[bytes]:
-        """For each position i a name of tokens 0..i; a chain, as a sequence only grows."""
+        """`logits` are the rows that were drawn from."""
         assert work.sample is not None
-        chain = self._prefixes.setdefault(work.seq, [])
-        for token in work.sample.history[len(chain) :].tolist():
+        last = (work.sample, *work.guesses)[len(logits) - 1]
+        prefixes = self._prefixes_of(work.seq, last.history)
+        for position, row in self._pending.pop(work.seq, {}).items():
+            if position < len(prefixes):
+                self._witness.see("hidden", prefixes[position], position, row)
+        for position, row in enumerate(logits, start=len(prefixes) - len(logits)):
+            self._witness.see("logits", prefixes[position], position, row)
+
+    def _prefixes_of(self, seq: SeqId, history: NDArray[np.int32]) -> list[bytes]:
+        """For each position i a name of tokens 0..i; a chain, as a sequence only grows."""
+        chain = self._prefixes.setdefault(seq, [])
+        for token in history[len(chain) :].tolist():
             link = (chain[-1] if chain else b"") + token.to_bytes(4, "little")
             chain.append(hashlib.blake2b(link, digest_size=16).digest())
         return chain

@@ -111,3 +111,18 @@ def test_other_types_of_pages(dtype: KvDtype, setting: Setting, default_decoder:
     lab = truth.lab(replace(setting, chunk=48))
     lab.say(Ask(PROMPT[:100]), Ask((*PROMPT[:80], 5, 6)))
     assert lab.say(Ask(PROMPT[:100])) == [setting.whole(99)]
+
+
+@pytest.mark.parametrize("setting", BOTH_INDEXES, ids=str)
+def test_answers_given_before_come_in_less_than_half_of_the_steps(truth: Truth, setting: Setting) -> None:
+    """Greedy and drawn, alone and four at once; each row that was drawn from has the bits of the truth."""
+    lab = truth.lab(setting)
+    drawn = SamplingParams(max_tokens=48, temperature=0.8, top_p=0.95, seed=11, logprobs=1)
+    asks = [Ask(PROMPT[:50], GREEDY).wanting(48), Ask(PROMPT[:50], drawn), Ask(PROMPT[:60], drawn)]
+    for each in ([asks[0]], [asks[1]], [*asks, Ask(PROMPT[:70], GREEDY).wanting(48)]):
+        lab.say(*each)
+        before = len(lab.runner.widths)
+        lab.say(*each)
+        assert len(lab.runner.widths) - before < 48 / 2
+    stats = lab.engine.stats()
+    assert stats.guessed_right_tokens > 100

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact.lab import FAMILIES, Ask, Setting, Truth, prompt_of
+from exact.lab import FAMILIES, OTHER_FAMILIES, Ask, Setting, Truth, prompt_of
 from exact.test_steps import NEIGHBOURS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def truths(tiny_decoder: GetDecoder) -> Any:
     return cache(lambda family: Truth(tiny_decoder(family)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES + OTHER_FAMILIES)
 @settings(max_examples=25, deadline=None)
 @given(setting=SETTINGS, waves=WAVES)
 def test_any_traffic_on_any_engine(

@@ -23,6 +23,23 @@ def test_warm(truth: Truth, setting: Setting) -> None:
     ask = Ask(PROMPT).wanting(8)
     assert lab.say(ask) == [0]
     assert lab.say(ask) == [setting.whole(199)]
+    assert lab.runner.recalled == (1 if setting.page_size == 1 else 0)
+
+
+def test_the_last_token_of_a_repeat_is_not_computed_where_its_page_can_be_read(truth: Truth) -> None:
+    """Nor for the other samples of a prompt; but for each namespace anew, and after a flush."""
+    lab = truth.lab()
+    ask = Ask(PROMPT)
+    kept = []
+    for asked in (ask, ask, replace(ask, salt="s"), replace(ask, salt="s")):
+        lab.say(asked)
+        kept.append(lab.runner.recalled)
+    assert kept == [0, 1, 1, 2]
+    lab.engine.flush()
+    assert lab.say(ask) == [0]
+    assert lab.runner.recalled == 2
+    lab.say(Ask(prompt_of(90, salt=3), replace(ask.params, n=3, temperature=1.0, seed=5)))
+    assert lab.runner.recalled == 4
 
 
 @pytest.mark.parametrize("setting", WITH_PAGES, ids=str)

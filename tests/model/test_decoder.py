@@ -35,6 +35,22 @@ LLAMA3 = {
 }
 YARN = {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 8.0, "original_max_position_embeddings": 64}
 
+LONGROPE: dict[str, Any] = {
+    "original_max_position_embeddings": 64,
+    "rope_parameters": {
+        "rope_type": "longrope",
+        "rope_theta": 10_000.0,
+        "partial_rotary_factor": 0.5,
+        "short_factor": [1.0, 1.25, 1.5, 2.0],
+        "long_factor": [1.5, 2.0, 4.0, 8.0],
+    },
+}
+
+LONGROPE_WITH_ITS_SCALE = {
+    **LONGROPE,
+    "rope_parameters": {**LONGROPE["rope_parameters"], "attention_factor": 1.25},
+}
+
 MODELS: dict[str, Maker] = {
     "llama": (tiny.tiny_llama, {}),
     "llama, tied": (tiny.tiny_llama, {"tie_word_embeddings": True}),
@@ -55,6 +71,19 @@ MODELS: dict[str, Maker] = {
         tiny.tiny_qwen3,
         {"use_sliding_window": True, "sliding_window": 30, "max_window_layers": 1},
     ),
+    "gemma3": (tiny.tiny_gemma3, {}),
+    "gemma3, own head": (tiny.tiny_gemma3, {"tie_word_embeddings": False}),
+    "gemma3, global rope stretched": (
+        tiny.tiny_gemma3,
+        {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}},
+    ),
+    "phi3": (tiny.tiny_phi3, {}),
+    "phi3, no window, whole heads": (tiny.tiny_phi3, {"partial_rotary_factor": 1.0, "sliding_window": None}),
+    "phi3, long": (tiny.tiny_phi3, LONGROPE),
+    "phi3, long that is short": (tiny.tiny_phi3, {**LONGROPE, "original_max_position_embeddings": 512}),
+    "qwen3_moe": (tiny.tiny_qwen3_moe, {}),
+    "qwen3_moe, shares of all": (tiny.tiny_qwen3_moe, {"norm_topk_prob": False, "num_experts_per_tok": 3}),
+    "mixtral": (tiny.tiny_mixtral, {}),
     "rope, linear": (
         tiny.tiny_llama,
         {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}},
@@ -93,6 +122,10 @@ def test_logits_of_all_positions_are_transformers(name: str, tmp_path: Path) -> 
         (tiny.tiny_mistral, "Q8_0"),
         (tiny.tiny_qwen2, "Q4_0"),
         (tiny.tiny_qwen3, "BF16"),
+        (tiny.tiny_gemma3, "Q8_0"),
+        (tiny.tiny_phi3, "Q4_1"),
+        (tiny.tiny_qwen3_moe, "Q4_0"),
+        (tiny.tiny_mixtral, "Q8_0"),
     ],
 )
 def test_native_and_reference_ops_give_the_same_bits(
@@ -107,13 +140,34 @@ def test_native_and_reference_ops_give_the_same_bits(
     assert all_logits(native, prompt, "f16").tobytes() == all_logits(reference, prompt, "f16").tobytes()
 
 
-@pytest.mark.parametrize("maker", [tiny.tiny_llama, tiny.tiny_mistral, tiny.tiny_qwen2, tiny.tiny_qwen3])
+@pytest.mark.parametrize(
+    ("maker", "changes"),
+    [
+        (tiny.tiny_llama, {}),
+        (tiny.tiny_mistral, {}),
+        (tiny.tiny_qwen2, {}),
+        (tiny.tiny_qwen3, {}),
+        (tiny.tiny_gemma3, {}),
+        (tiny.tiny_phi3, {}),
+        (tiny.tiny_phi3, LONGROPE_WITH_ITS_SCALE),
+        (tiny.tiny_qwen3_moe, {}),
+        (tiny.tiny_mixtral, {}),
+    ],
+)
 def test_a_gguf_file_gives_the_bits_of_its_safetensors_folder(
-    maker: Callable[..., Path], tmp_path: Path
+    maker: Callable[..., Path], changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder = maker(tmp_path / "folder")
+    folder = maker(tmp_path / "folder", **changes)
     path = tiny.gguf_of(folder, tmp_path / "model.gguf", "F32")
     assert all_logits(decoder_of(path), PROMPT).tobytes() == all_logits(decoder_of(folder), PROMPT).tobytes()
+
+
+def test_llama_3s_rope_is_the_same_from_a_gguf_files_divisors(tmp_path: Path) -> None:
+    folder = tiny.tiny_llama(tmp_path / "folder", rope_parameters=LLAMA3)
+    path = tiny.gguf_of(folder, tmp_path / "model.gguf", "F32")
+    of_file, of_folder = (decoder_of(found) for found in (path, folder))
+    assert of_file.spec.rope.freq_factors is not None
+    assert distance(all_logits(of_file, PROMPT), all_logits(of_folder, PROMPT)) < 2e-5
 
 
 class Bench:
@@ -184,6 +238,26 @@ def test_hidden_rows_are_overwritten_by_the_next_step_only(llama: Decoder) -> No
     assert bench.forward([5, 6, 7], [3], [0], [5]).tobytes() == first.tobytes()
 
 
+def test_steps_of_every_size_in_any_order_give_what_a_fresh_decoder_gives(tmp_path: Path) -> None:
+    """What a step does is noted once for each number of rows, and the oldest are forgotten."""
+    folder = tiny.tiny_llama(tmp_path)
+    bench = Bench(decoder_of(folder), pages=80, page_size=1)
+    pages = list(range(70))
+    for rows in (1, 2, 70, 1, *range(3, 69), 2, 1):
+        tokens = [5 + i % 11 for i in range(rows)]
+        fresh = Bench(decoder_of(folder), pages=80, page_size=1)
+        expected = fresh.forward(tokens, [rows], [0], pages[:rows])
+        assert bench.forward(tokens, [rows], [0], pages[:rows]).tobytes() == expected.tobytes()
+
+
+def test_a_decoder_may_go_on_over_other_pages(llama: Decoder) -> None:
+    one, two = Bench(llama), Bench(llama, pages=20)
+    expected = one.forward([5, 6, 7], [3], [0], [0])
+    assert two.forward([5, 6, 7], [3], [0], [19]).tobytes() == expected.tobytes()
+    assert one.forward([5, 6, 7], [3], [0], [1]).tobytes() == expected.tobytes()
+    assert one.kv.k[:, 1, :3].tobytes() == two.kv.k[:, 19, :3].tobytes()
+
+
 def test_page_tails_and_other_pages_are_never_read(llama: Decoder) -> None:
     clean, dirty = Bench(llama), Bench(llama)
     dirty.kv.k.fill(np.nan)
@@ -199,11 +273,11 @@ def test_page_tails_and_other_pages_are_never_read(llama: Decoder) -> None:
 
 
 def test_a_longer_rope_table_has_the_same_rows(llama: Decoder) -> None:
-    short, long = rope_tables(llama.spec, 512), rope_tables(llama.spec, 4096)
+    short, long = rope_tables(llama.spec.rope, 512), rope_tables(llama.spec.rope, 4096)
     assert short.cos.tobytes() == long.cos[:512].tobytes()
     assert short.sin.tobytes() == long.sin[:512].tobytes()
     for rows in (1, 3, 513, 1000):
-        assert rope_tables(llama.spec, rows).sin.tobytes() == long.sin[:rows].tobytes()
+        assert rope_tables(llama.spec.rope, rows).sin.tobytes() == long.sin[:rows].tobytes()
 
 
 def test_growing_the_rope_table_does_not_change_the_logits(tmp_path: Path) -> None:

@@ -127,6 +127,16 @@ def test_silu_is_near_the_definition(x: float) -> None:
     assert float(ef.silu(np.array([x], np.float32))[0]) == pytest.approx(expected, rel=1e-6, abs=1e-37)
 
 
+@given(st.floats(-9, 9, width=32))
+@example(-8.9)
+@example(1e30)
+@example(-1e30)
+def test_gelu_is_near_the_definition(x: float) -> None:
+    u = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    expected = x / (1 + math.exp(-2 * u)) if u > -300 else -0.0
+    assert float(ef.gelu_tanh(np.array([x], np.float32))[0]) == pytest.approx(expected, rel=2e-5, abs=1e-7)
+
+
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 64, 577])
 def test_rms_norm_is_near_the_definition(width: int) -> None:
     rng = np.random.default_rng(width)

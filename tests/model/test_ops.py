@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sapwood.errors import UsageError
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
-from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
 from sapwood.model.ops_native import NativeOps
 from sapwood.model.ops_reference import ReferenceOps
 from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
@@ -204,26 +205,44 @@ def test_packing_several_matrices_keeps_each_format(rows: int, with_norm: bool, 
 @pytest.mark.parametrize("rows", [1, 4, 5, 8, 11])
 @pytest.mark.parametrize("formats", [("q4_1", "q8_0"), ("q4_1", "q4_1"), ("q4_0", "f16"), ("f32", "f32")])
 @pytest.mark.parametrize("compute", ["auto", "f32", "int8"])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 def test_gated_linear_equals_its_twin(
-    rows: int, formats: tuple[TensorFormat, TensorFormat], compute: str
+    rows: int, formats: tuple[TensorFormat, TensorFormat], compute: str, activation: Activation
 ) -> None:
     twin, _, two = WAYS[compute]
     rng = np.random.default_rng(rows)
     gate, up = (weight(rng, format, 37, 64) for format in formats)
     x, norm = floats(rng, rows, 64), Norm(floats(rng, 64), 1e-6)
     expected, got = np.empty((rows, 37), np.float32), np.empty((rows, 37), np.float32)
-    twin.gated_linear(x, twin.pack([gate]), twin.pack([up]), expected, norm=norm)
-    two.gated_linear(x, two.pack([gate]), two.pack([up]), got, norm=norm)
+    twin.gated_linear(x, twin.pack([gate]), twin.pack([up]), expected, norm=norm, activation=activation)
+    two.gated_linear(x, two.pack([gate]), two.pack([up]), got, norm=norm, activation=activation)
     assert same(got, expected)
 
 
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_activations_equal_their_twins_over_the_whole_range(activation: Activation) -> None:
+    """The gate is the first input, the factor the second: what overflows inside the cubic included."""
+    values = np.concatenate(
+        [np.linspace(-100, 100, 4001), [0.0, -0.0, 1e-30, -1e-30, 1e15, -1e15, 1e30, -1e30]]
+    )
+    x = np.column_stack([values, np.ones(len(values))]).astype(np.float32)
+    first, second = (RawTensor("w", "f32", 1, 2, np.array([row], np.float32)) for row in ((1, 0), (0, 0.5)))
+    expected, got = np.empty((len(x), 1), np.float32), np.empty((len(x), 1), np.float32)
+    TWIN.gated_linear(x, TWIN.pack([first]), TWIN.pack([second]), expected, activation=activation)
+    ONE.gated_linear(x, ONE.pack([first]), ONE.pack([second]), got, activation=activation)
+    assert np.isfinite(expected).all()
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("width", [1, 7, 8, 20, 576])
-def test_rms_norm_equals_its_twin(width: int) -> None:
+def test_rms_norm_equals_its_twin(width: int, accumulate: bool) -> None:
     rng = np.random.default_rng(width)
     x, norm = floats(rng, 19, width), Norm(floats(rng, width), 1e-5)
-    expected, got = np.empty_like(x), np.empty_like(x)
-    TWIN.rms_norm(x, norm, expected)
-    TWO.rms_norm(x, norm, got)
+    before = floats(rng, 19, width)
+    expected, got = before.copy(), before.copy()
+    TWIN.rms_norm(x, norm, expected, accumulate=accumulate)
+    TWO.rms_norm(x, norm, got, accumulate=accumulate)
     assert same(got, expected)
 
 
@@ -251,13 +270,15 @@ class Scene:
         self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
         self.norms = HeadNorms(floats(rng, layout.head_dim), floats(rng, layout.head_dim), 1e-6)
 
-    def run(self, ops: Any, *, window: int | None = None, norms: bool = False) -> tuple[Floats, KvPool]:
+    def run(
+        self, ops: Any, *, window: int | None = None, norms: bool = False, scale: float | None = None
+    ) -> tuple[Floats, KvPool]:
         kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
         qkv = self.qkv.copy()
         plan = ops.plan(_spans(self.rows, self.starts, self.tables), kv)
         ops.rope_and_store(plan, qkv, self.layout, self.rope, 0, self.norms if norms else None)
         out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
-        ops.attention(plan, qkv, self.layout, 0, out, window=window)
+        ops.attention(plan, qkv, self.layout, 0, out, window=window, scale=scale)
         return out, kv
 
 
@@ -276,15 +297,16 @@ def _spans(rows: list[int], starts: list[int], tables: list[NDArray[np.int32]]) 
     spans=st.lists(st.tuples(st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
     window=st.sampled_from([None, 1, 5, 70]),
     norms=st.booleans(),
+    scale=st.sampled_from([None, 0.1, 1.0]),
 )
 def test_attention_equals_its_twin(
     seed: int, layout: HeadLayout, page_size: int, dtype: str, spans: list[tuple[int, int]], window: int | None,
-    norms: bool,
+    norms: bool, scale: float | None,
 ) -> None:  # fmt: skip
     scene = Scene(seed, layout, page_size, dtype, [s for s, _ in spans], [r for _, r in spans])
-    expected, pages = scene.run(TWIN, window=window, norms=norms)
+    expected, pages = scene.run(TWIN, window=window, norms=norms, scale=scale)
     for ops in (ONE, TWO):
-        got, stored = scene.run(ops, window=window, norms=norms)
+        got, stored = scene.run(ops, window=window, norms=norms, scale=scale)
         assert same(stored.k, pages.k)
         assert same(stored.v, pages.v)
         assert same(got, expected)
@@ -359,3 +381,99 @@ def test_arrays_of_another_type_are_refused_not_copied() -> None:
 def test_a_senseless_number_of_threads_is_refused(threads: int) -> None:
     with pytest.raises(UsageError, match="threads"):
         NativeOps(threads)
+
+
+class Walked:
+    """A layer over arrays that stay where they are, as a decoder walks it."""
+
+    def __init__(self, ops: Any, rows: int, positions: int = 300) -> None:
+        rng = np.random.default_rng(3)
+        self.ops, self.layout = ops, HeadLayout(4, 2, 16)
+        self.x, self.qkv = floats(rng, rows, 64), np.empty((rows, self.layout.qkv_width), np.float32)
+        self.attended, self.gated = np.empty((rows, 64), np.float32), np.empty((rows, 40), np.float32)
+        self.weights = [
+            ops.pack([weight(rng, "q4_1", outputs, 64)]) for outputs in (self.layout.qkv_width, 64, 40, 40)
+        ]
+        self.norm, self.bias = Norm(floats(rng, 64), 1e-5), floats(rng, self.layout.qkv_width)
+        self.head_norms = HeadNorms(floats(rng, 16), floats(rng, 16), 1e-6)
+        angles = rng.standard_normal((positions, 8))
+        self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+        shape = (1, 400, 1, 2, 16)
+        k, v = rng.standard_normal((2, *shape)).astype(np.float16)
+        self.kv = KvPool(k, v, "f16")
+
+    def walk(self, plan: Any) -> None:
+        qkv, o, gate, up = self.weights
+        self.ops.linear(self.x, qkv, self.qkv, norm=self.norm, bias=self.bias)
+        self.ops.rope_and_store(plan, self.qkv, self.layout, self.rope, 0, self.head_norms)
+        self.ops.attention(plan, self.qkv, self.layout, 0, self.attended, window=50)
+        self.ops.linear(self.attended, o, self.x, accumulate=True)
+        self.ops.gated_linear(self.x, gate, up, self.gated, norm=self.norm)
+        self.ops.rms_norm(self.x, self.norm, self.x)
+
+    def plan(self, rows: list[int], starts: list[int]) -> Any:
+        ends = [start + count for start, count in zip(starts, rows, strict=True)]
+        tables = np.split(np.arange(sum(ends), dtype=np.int32)[::-1], np.cumsum(ends)[:-1])
+        return self.ops.plan(_spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
+
+    @property
+    def bits(self) -> bytes:
+        return b"".join(a.tobytes() for a in (self.x, self.gated, self.kv.k, self.kv.v))
+
+
+STEPS: list[tuple[list[int], list[int]]] = [([3], [0]), ([1, 2], [70, 3]), ([1, 1, 1], [5, 130, 64])]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_program_does_what_its_walk_does_whatever_the_spans(threads: int) -> None:
+    twin, native = Walked(TWIN, 3), Walked(NativeOps(threads), 3)
+    before = native.bits
+    program = native.ops.program(native.walk, native.plan(*STEPS[0]))
+    assert native.bits == before, "noting the calls computes nothing"
+    for step in STEPS:
+        plan = twin.plan(*step)
+        twin.ops.program(twin.walk, plan).run(plan)
+        program.run(native.plan(*step))
+        assert native.bits == twin.bits
+
+
+def test_a_program_refuses_what_it_was_not_made_for() -> None:
+    walked = Walked(ONE, 3, positions=100)
+    program = walked.ops.program(walked.walk, walked.plan([3], [0]))
+    before = walked.bits
+    with pytest.raises(ValueError, match="another program"):
+        program.run(walked.plan([4], [0]))
+    with pytest.raises(ValueError, match="beyond the rope table"):
+        program.run(walked.plan([3], [98]))
+    other = KvPool(walked.kv.k.copy(), walked.kv.v.copy(), "f16")
+    with pytest.raises(ValueError, match="another pool"):
+        program.run(ONE.plan(_spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
+    assert walked.bits == before
+
+
+def test_a_walk_that_fails_leaves_the_ops_usable() -> None:
+    walked, twin = Walked(ONE, 3), Walked(TWIN, 3)
+    plan = walked.plan([3], [0])
+
+    def broken(_plan: Any) -> None:
+        raise ArithmeticError("in the middle")
+
+    with pytest.raises(ArithmeticError):
+        ONE.program(broken, plan)
+    walked.walk(plan)
+    twin.walk(twin.plan([3], [0]))
+    assert walked.bits == twin.bits
+
+
+def test_a_program_keeps_what_it_works_on() -> None:
+    """Only the program still knows the weights, the norms and the tables of this walk."""
+    twin, walked = Walked(TWIN, 3), Walked(ONE, 3)
+    plan, x, pages = walked.plan([3], [0]), walked.x, walked.kv
+    program = ONE.program(walked.walk, plan)
+    del walked
+    gc.collect()
+    np.full(2**20, np.nan)  # whatever was freed is somebody else's now
+    twin.walk(twin.plan([3], [0]))
+    program.run(plan)
+    assert same(x, twin.x)
+    assert same(pages.k, twin.kv.k)

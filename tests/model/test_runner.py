@@ -10,9 +10,10 @@ import pytest
 
 from exact.lab import decoder_of, prompt_of
 from model import tiny
+from sapwood.errors import DeadEndError
 from sapwood.model import ModelRunner, kv
 from sapwood.plan import SampleOrder, SequenceWork, StepPlan
-from sapwood.types import SamplingParams, SeqId
+from sapwood.types import SamplingParams, SeqId, TokenLogprob
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -189,3 +190,75 @@ def test_pages_of_other_sequences_are_left_alone(runner: ModelRunner) -> None:
         untouched = np.isnan(array).all(axis=(0, 2, 3, 4))
         assert set(np.flatnonzero(~untouched).tolist()) == written
         assert not np.isnan(array[:, sorted(written)]).any()
+
+
+DRAFTED = {
+    "greedy": SamplingParams(temperature=0.0, logprobs=3),
+    "sampled": SamplingParams(temperature=1.0, top_k=50, top_p=0.9, logprobs=0),
+    "penalised": SamplingParams(
+        temperature=0.7,
+        repetition_penalty=1.3,
+        presence_penalty=0.5,
+        frequency_penalty=0.4,
+        logit_bias={5: 2.0},
+    ),
+    "banned": SamplingParams(temperature=0.0, min_tokens=4),
+}
+
+
+def orders(params: SamplingParams, tokens: tuple[int, ...], count: int) -> tuple[SampleOrder, ...]:
+    """The draws behind all but the last count - 1 tokens, behind all but the last count - 2, …"""
+    history, prompt = np.array(tokens, np.int32), 20
+    return tuple(
+        SampleOrder(params, 3, 0, prompt, history[:end], (7, 8) if end - prompt < params.min_tokens else ())
+        for end in range(len(tokens) - count + 1, len(tokens) + 1)
+    )
+
+
+@pytest.mark.parametrize("params", DRAFTED.values(), ids=DRAFTED.keys())
+@pytest.mark.parametrize("wrong", [None, 0, 2, 5])
+def test_drawing_behind_guesses_is_drawing_one_by_one(
+    runner: ModelRunner, params: SamplingParams, wrong: int | None
+) -> None:
+    """The same bits, up to the first guess that is wrong; what it wrote is written over."""
+    tokens, drawn = PROMPT[:21], list[TokenLogprob]()
+    run(runner, work(tokens[:20]))
+    for start in range(20, 27):
+        step = replace(work(tokens[start:], start), sample=orders(params, tokens, 1)[0])
+        (one,) = run(runner, step)
+        assert one.drawn is not None
+        drawn.append(one.drawn)
+        tokens += (one.drawn.token,)
+    guessed = tuple((t + 1) % 320 if at == wrong else t for at, t in enumerate(tokens[21:27]))
+    run(runner, work(tokens[:20], first_page=200))
+    sample, *guesses = orders(params, tokens[:21] + guessed, 7)
+    speculative = work(tokens[20:21] + guessed, 20, first_page=200)
+    other = work(PROMPT[:11], first_page=100, seq=2, draw=GREEDY)
+    at_once, beside = run(runner, replace(speculative, sample=sample, guesses=tuple(guesses)), other)
+    right = 6 if wrong is None else wrong
+    assert (at_once.drawn, *at_once.followed) == tuple(drawn[: right + 1])
+    assert beside.followed == ()
+    if right < 6:
+        resumed = 21 + right
+        rest = work(tokens[resumed : resumed + 1], resumed, first_page=200)
+        (after,) = run(runner, replace(rest, sample=orders(params, tokens[: resumed + 1], 1)[0]))
+        assert after.drawn == drawn[right + 1]
+
+
+def test_a_draw_that_fails_behind_a_guess_is_left_to_its_own_step(runner: ModelRunner) -> None:
+    class Ends:
+        def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:
+            if len(generated) > 1:
+                raise DeadEndError("nothing may follow")
+            return np.ones(320, np.bool_)
+
+    (first,) = run(runner, work(PROMPT[:20], draw=SamplingParams(temperature=0.0)))
+    assert first.drawn is not None
+    sample, *guesses = orders(SamplingParams(temperature=0.0), (*PROMPT[:20], first.drawn.token), 2)
+    speculative = replace(
+        work((*PROMPT[:20], first.drawn.token), first_page=100),
+        sample=replace(sample, guide=Ends()),
+        guesses=(replace(guesses[0], guide=Ends(), prompt_len=18),),
+    )
+    (result,) = run(runner, speculative)
+    assert (result.error, result.drawn, result.followed) == (None, first.drawn, ())

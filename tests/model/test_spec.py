@@ -10,8 +10,9 @@ import pytest
 
 from sapwood.errors import ModelError
 from sapwood.model.facts import Facts
+from sapwood.model.families import FAMILIES
 from sapwood.model.hf_config import spec_from_config
-from sapwood.model.spec import FAMILIES, Extent, ModelSpec, RopeSpec
+from sapwood.model.spec import Extent, ModelSpec, RopeSpec
 
 BASE: dict[str, Any] = {
     "model_type": "llama",
@@ -113,6 +114,15 @@ def test_context_of_scaled_ropes() -> None:
         ("qwen2", "Qwen2", {"sliding_window": 8}),
         ("qwen3", "Qwen3", {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 2}),
         ("qwen3", "Qwen3", {"attention_bias": True}),
+        (
+            "gemma3_text",
+            "Gemma3",
+            {
+                "sliding_window": 8,
+                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            },
+        ),
+        ("gemma3_text", "Gemma3", {"sliding_window": 8, "sliding_window_pattern": 2}),
     ],
 )
 def test_extents_and_windows_are_those_of_transformers(
@@ -121,7 +131,7 @@ def test_extents_and_windows_are_those_of_transformers(
     import transformers
 
     values = {**BASE, "model_type": family, **options}
-    config = getattr(transformers, f"{class_name}Config")(**values)
+    config = getattr(transformers, f"{class_name.replace('Gemma3', 'Gemma3Text')}Config")(**values)
     ours = spec(**values)
     model = getattr(transformers, f"{class_name}ForCausalLM")(config)
     theirs = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
@@ -147,7 +157,16 @@ def test_extents_and_windows_are_those_of_transformers(
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ({"rope_theta": 0.5}, "theta"),
         ({"head_dim": 15}, "dim"),
-        ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "longrope"),
+        ({"rope_scaling": {"rope_type": "mrope", "factor": 4.0}}, "mrope"),
+        ({"rope_scaling": {"rope_type": "longrope"}}, "short_factor"),
+        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0, "x"]}}, r"short_factor\[1\]"),
+        ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0, 2.0]}}, "freq_factors"),
+        ({"num_experts": 4, "num_experts_per_tok": 5}, "4 experts"),
+        ({"num_experts": 4}, "num_experts_per_tok"),
+        ({"num_experts": 4, "num_experts_per_tok": 2, "mlp_only_layers": [1]}, "experts"),
+        ({"model_type": "gemma3_text", "final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+        ({"model_type": "gemma3_text", "query_pre_attn_scalar": 0}, "query_pre_attn_scalar"),
+        ({"model_type": "gemma3_text", "hidden_activation": "silu"}, "hidden_activation"),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 4.0}}, "low_freq_factor"),
         ({"rope_scaling": [1]}, "rope_scaling"),
         ({"hidden_act": "gelu"}, "hidden_act"),

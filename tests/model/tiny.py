@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,43 @@ def tiny_qwen3(folder: Path, **changes: Any) -> Path:
     return _tiny(folder, "Qwen3", {"head_dim": 32, **changes})
 
 
-def _tiny(folder: Path, family: str, changes: Mapping[str, Any]) -> Path:
+def tiny_gemma3(folder: Path, **changes: Any) -> Path:
+    """Gemma 3, three layers of which two slide over 24 tokens with a rope of their own; its scale is not head_dim's."""
+    shape = {
+        "num_hidden_layers": 3,
+        "sliding_window_pattern": 3,
+        "sliding_window": 24,
+        "query_pre_attn_scalar": 24,
+        "tie_word_embeddings": True,
+        "pad_token_id": 0,
+    }
+    return _tiny(folder, "Gemma3", {**shape, **changes}, config="Gemma3TextConfig")
+
+
+def tiny_phi3(folder: Path, **changes: Any) -> Path:
+    """Phi-3: fused projections, half of each head rotated, a sliding window of 24 tokens."""
+    rope = {"partial_rotary_factor": 0.5, "sliding_window": 24, "pad_token_id": 0}
+    return _tiny(folder, "Phi3", {**rope, **changes})
+
+
+def tiny_qwen3_moe(folder: Path, **changes: Any) -> Path:
+    """Qwen3's mixture: two of eight experts, weights that sum to one."""
+    experts = {
+        "head_dim": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 64,
+        "norm_topk_prob": True,
+    }
+    return _tiny(folder, "Qwen3Moe", {**experts, **changes})
+
+
+def tiny_mixtral(folder: Path, **changes: Any) -> Path:
+    """Mixtral: two of four experts; its GGUF files say `llama`."""
+    return _tiny(folder, "Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, **changes})
+
+
+def _tiny(folder: Path, family: str, changes: Mapping[str, Any], config: str | None = None) -> Path:
     """Saves a random model, a byte-level tokenizer and a chat template into `folder`.
 
     Besides config keys, `changes` may hold `dtype` ("float32", "bfloat16", …), `seed` and `shard_size`.
@@ -73,8 +110,8 @@ def _tiny(folder: Path, family: str, changes: Mapping[str, Any]) -> Path:
 
     options = {"dtype": "float32", "seed": 0, "shard_size": "1GB", **changes}
     dtype, seed, shard_size = options.pop("dtype"), options.pop("seed"), options.pop("shard_size")
-    config = getattr(transformers, f"{family}Config")(**{**_SHAPE, **options})
-    model = getattr(transformers, f"{family}ForCausalLM")(config)
+    made = getattr(transformers, config or f"{family}Config")(**{**_SHAPE, **options})
+    model = getattr(transformers, f"{family}ForCausalLM")(made)
     randomise(model, seed)
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size=shard_size)
     write_tokenizer(folder)
@@ -89,7 +126,8 @@ def randomise(model: Any, seed: int) -> None:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             noise = torch.randn(weight.shape, generator=generator)
-            weight.copy_(1.0 + 0.1 * noise if "norm" in name else 0.15 * noise)
+            whole = 0.0 if "Gemma" in type(model).__name__ else 1.0
+            weight.copy_(whole + 0.1 * noise if "norm" in name else 0.15 * noise)
 
 
 def byte_level_alphabet() -> list[str]:
@@ -135,22 +173,26 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
-    """The same model as GGUF: matrices stored as ggml type `kind`, vectors as F32, Llama's Q and K permuted.
+    """The same model as GGUF: matrices stored as ggml type `kind`, vectors as F32, changed as converters do.
+
+    Llama's Q and K are permuted, experts stacked, Gemma's norms stored whole.
 
     `facts` replace or add metadata; a `None` leaves a key out. `__` in a name stands for a dot.
     """
     from gguf import GGUFWriter
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    arch = "llama" if config["model_type"] == "mistral" else config["model_type"]
+    arch = _ARCHS.get(config["model_type"], config["model_type"])
     writer = GGUFWriter(path, arch)
     for key, value in {
         **_metadata(arch, config),
         **{k.replace("__", "."): v for k, v in facts.items()},
     }.items():
         _write_fact(writer, key, value)
-    for name, values in _tensors(folder).items():
+    for name, values in _stacked(_tensors(folder)).items():
         _write_tensor(writer, name, values, kind, arch, config)
+    for name, divisors in _divisors(config).items():
+        writer.add_tensor(name, np.array(divisors, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -160,6 +202,7 @@ def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
 
 def _metadata(arch: str, config: Mapping[str, Any]) -> dict[str, Any]:
     rope = config.get("rope_parameters") or {"rope_theta": config.get("rope_theta", 10_000.0)}
+    rope = rope.get("full_attention", rope)
     entries = [*SPECIALS, *byte_level_alphabet(), *MERGED]
     return {
         "general.name": "tiny",
@@ -173,7 +216,9 @@ def _metadata(arch: str, config: Mapping[str, Any]) -> dict[str, Any]:
         f"{arch}.attention.value_length": config["head_dim"],
         f"{arch}.attention.layer_norm_rms_epsilon": float(config["rms_norm_eps"]),
         f"{arch}.rope.freq_base": float(rope["rope_theta"]),
-        f"{arch}.attention.sliding_window": config.get("sliding_window") if arch == "llama" else None,
+        f"{arch}.rope.dimension_count": int(config["head_dim"] * rope.get("partial_rotary_factor", 1.0)),
+        f"{arch}.attention.sliding_window": config.get("sliding_window") if arch in _WINDOWED else None,
+        **_special_facts(arch, config, rope),
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "gpt-2",
         "tokenizer.ggml.tokens": entries,
@@ -183,6 +228,59 @@ def _metadata(arch: str, config: Mapping[str, Any]) -> dict[str, Any]:
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.chat_template": CHATML,
     }
+
+
+_ARCHS = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen3_moe": "qwen3moe"}
+_WINDOWED = ("llama", "gemma3", "phi3")
+
+
+def _special_facts(arch: str, config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any]:
+    """What only some families say. Gemma's scale and pattern are not in real files, whose values they have."""
+    found: dict[str, Any] = {}
+    if arch == "gemma3":
+        found[f"{arch}.attention.scale"] = config["query_pre_attn_scalar"] ** -0.5
+        found[f"{arch}.attention.sliding_window_pattern"] = config["_sliding_window_pattern"]
+    if "num_local_experts" in config:
+        found[f"{arch}.expert_count"] = config["num_local_experts"]
+        found[f"{arch}.expert_used_count"] = config["num_experts_per_tok"]
+        found[f"{arch}.expert_feed_forward_length"] = config.get("moe_intermediate_size")
+    if rope.get("rope_type") == "longrope":
+        found[f"{arch}.rope.scaling.original_context_length"] = config["original_max_position_embeddings"]
+        found[f"{arch}.rope.scaling.attn_factor"] = rope["attention_factor"]
+    return found
+
+
+def _divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The rope's divisors that travel as tensors: Phi-3's factors, and Llama 3's scaling by its published rule."""
+    rope = config.get("rope_parameters") or {}
+    if rope.get("rope_type") == "longrope":
+        return {f"rope_factors_{kind}.weight": rope[f"{kind}_factor"] for kind in ("long", "short")}
+    if rope.get("rope_type") != "llama3":
+        return {}
+    context, low, high = (
+        rope[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
+    waves = [
+        2 * math.pi * rope["rope_theta"] ** (2 * i / config["head_dim"])
+        for i in range(config["head_dim"] // 2)
+    ]
+    smooth = [min(max((context / wave - low) / (high - low), 0.0), 1.0) for wave in waves]
+    return {"rope_freqs.weight": [1 / ((1 - s) / rope["factor"] + s) for s in smooth]}
+
+
+def _stacked(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Experts of a kind as one tensor [experts, rows, cols] in place of theirs."""
+    found: dict[str, Any] = {}
+    stacks: dict[str, dict[int, Any]] = {}
+    for name, values in tensors.items():
+        before, experts, after = name.partition(".experts.")
+        if not experts:
+            found[name] = values
+            continue
+        number, _, part = after.partition(".")
+        stacks.setdefault(f"{before}.experts.{part}", {})[int(number)] = values
+    found.update({name: np.stack([of[i] for i in sorted(of)]) for name, of in stacks.items()})
+    return found
 
 
 def _write_fact(writer: Any, key: str, value: Any) -> None:
@@ -214,9 +312,27 @@ _PARTS: Mapping[str, str] = {
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+}
+
+
+_GEMMA_PARTS: Mapping[str, str] = {
+    **_PARTS,
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
 }
 
 
@@ -228,11 +344,14 @@ def _write_tensor(
     if arch == "llama" and (".q_proj." in name or ".k_proj." in name):
         heads = config["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"]
         values = _interleaved(values, heads)
-    if values.ndim == 1 or kind == "F32":
-        writer.add_tensor(_gguf_name(name), values.astype(np.float32))
+    if arch == "gemma3" and "norm" in name:
+        values = values + np.float32(1)
+    named = _gguf_name(name, _GEMMA_PARTS if arch == "gemma3" else _PARTS)
+    if values.ndim == 1 or kind == "F32" or "gate_inp" in named:
+        writer.add_tensor(named, values.astype(np.float32))
         return
     stored = GGMLQuantizationType[kind]
-    writer.add_tensor(_gguf_name(name), quants.quantize(values.astype(np.float32), stored), raw_dtype=stored)
+    writer.add_tensor(named, quants.quantize(values.astype(np.float32), stored), raw_dtype=stored)
 
 
 def _interleaved(values: Any, heads: int) -> Any:
@@ -244,10 +363,10 @@ def _interleaved(values: Any, heads: int) -> Any:
     return mixed.reshape(values.shape)
 
 
-def _gguf_name(name: str) -> str:
+def _gguf_name(name: str, parts: Mapping[str, str]) -> str:
     top = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
     if not name.startswith("model.layers."):
         return {**top, "lm_head.weight": "output.weight"}[name]
     _, _, layer, rest = name.split(".", 3)
     part, _, suffix = rest.rpartition(".")
-    return f"blk.{layer}.{_PARTS[part]}.{suffix}"
+    return f"blk.{layer}.{parts[part]}.{suffix}"

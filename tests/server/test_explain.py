@@ -53,6 +53,7 @@ def test_every_field_of_the_interface_is_there(served: Served) -> None:
         "evicted_seconds_ago": None,
         "waited_for_leader_ms": 0,
         "time_saved_ms": None,
+        "guessed": {"tokens": 0, "right": 0},
     } | {"time_saved_ms": explanation(served, id)["time_saved_ms"]}
     assert explanation(served, answers[1].headers["x-request-id"]) == explanation(served, id)
     assert explanation(served, answers[0].json()["id"])["missed"]["never_seen"] == tokens - 1

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
+from sapwood.errors import UnavailableError
 from sapwood.server.merge import MergedEvents
 from sapwood.server.ports import Engine
-from sapwood.types import Event, Finished, Request, SamplingParams, Usage
+from sapwood.types import Delta, Event, Finished, Request, SamplingParams, Usage
 
 MANY = 300
 AT_ONCE = 64
@@ -80,3 +81,46 @@ def test_whoever_leaves_while_they_are_submitted_or_later_leaves_none_behind(tur
         return len(engine.open)
 
     assert asyncio.run(run()) == 0
+
+
+class Slowly:
+    """An engine that answers after so many seconds, again and again."""
+
+    def __init__(self, *pauses: float) -> None:
+        self._pauses = pauses
+
+    async def generate(self, request: Request) -> AsyncIterator[Event]:
+        for pause in self._pauses:
+            await asyncio.sleep(pause)
+            yield Delta(request.id, 0, "x", (1,))
+
+
+def test_patience_is_counted_from_each_time_that_it_is_asked_for() -> None:
+    async def run() -> list[str]:
+        heard = []
+        async with MergedEvents(cast("Engine", Slowly(0.0, 0.01, 0.5, 0.0)), requests()[:1], 1) as events:
+            for patience in (5.0, 5.0, 0.05, 0.02, 5.0, None, 0.03):
+                try:
+                    await events.take(patience)
+                    heard.append("event")
+                except TimeoutError:
+                    heard.append("nothing")
+        return heard
+
+    assert asyncio.run(run()) == ["event", "event", "nothing", "nothing", "event", "event", "nothing"]
+
+
+def test_what_a_request_raises_comes_after_what_it_said() -> None:
+    class Failing(Slowly):
+        async def generate(self, request: Request) -> AsyncIterator[Event]:
+            yield Delta(request.id, 0, "x", (1,))
+            raise UnavailableError("gone")
+
+    async def run() -> None:
+        async with MergedEvents(cast("Engine", Failing()), requests()[:1], 1) as events:
+            await asyncio.sleep(0.01)
+            assert (await events.take(5)).event == Delta("0", 0, "x", (1,))
+            with pytest.raises(UnavailableError, match="gone"):
+                await events.take(5)
+
+    asyncio.run(run())

@@ -19,7 +19,19 @@ class Block:
     `pins` counts the leases whose path goes through this block. Every such path goes through `parent` too.
     """
 
-    __slots__ = ("account", "after", "alike", "before", "content", "filed", "hash", "page", "parent", "pins")
+    __slots__ = (
+        "account",
+        "after",
+        "alike",
+        "before",
+        "content",
+        "filed",
+        "follower",
+        "hash",
+        "page",
+        "parent",
+        "pins",
+    )
 
     def __init__(
         self, page: int, chained: ChainHash, parent: Parent, content: bytes, account: Account | None = None
@@ -37,6 +49,8 @@ class Block:
         self.before: Block | None = None
         """The neighbours in the free queue; None at its ends, and outside it."""
         self.after: Block | None = None
+        self.follower: Block | None = None
+        """What was pinned last of the blocks that follow, while it is held: what may well come next again."""
         self.alike: Block | None = None
         """The next block whose hash is the same by chance."""
 

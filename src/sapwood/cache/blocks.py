@@ -120,6 +120,21 @@ class BlockIndex:
             chained, known = following, known + 1
         return Trace(len(found), known, self.ghosts.followers(chained) > 0, evicted_at)
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:
+        found = self._lookups.of(namespace, tokens).found(self.map)
+        pages, rest = divmod(len(tokens), self.page_size)
+        if not 0 < pages <= len(found):
+            return tokens[:0]
+        beginning = tokens[len(tokens) - rest :].tobytes()
+        block, parts, count = found[pages - 1].follower, list[bytes](), -rest
+        if block is None or not block.content.startswith(beginning):
+            return tokens[:0]
+        while block is not None and count < limit:
+            parts.append(block.content)
+            count += self.page_size
+            block = block.follower
+        return np.frombuffer(b"".join(parts), np.int32)[rest:][:limit]
+
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         found = self._find(namespace, tokens)
         # Whoever pins a block pins all before it.
@@ -169,6 +184,8 @@ class BlockIndex:
             block = self.queue.pop() if account is None else self.queue.pop_of(account)
             self._count_pages(block, -1)
             self.map.remove(block)
+            if isinstance(block.parent, Block) and block.parent.follower is block:
+                block.parent.follower = None
             self.ghosts.evicted(block, self._now, keep=block.hash not in self.map)
             freed.append(block.page)
         return _page_ids(freed)
@@ -223,6 +240,8 @@ class BlockIndex:
             self.queue.remove(block)
             self._count_leased(block, 1)
         block.pins += 1
+        if isinstance(cursor.end, Block):
+            cursor.end.follower = block
         cursor.end = block
         cursor.pages += 1
 

@@ -85,6 +85,10 @@ class PrefixIndex(Protocol):
         """Why a prefix is not longer: what was held once, and what was followed by something else. Changes nothing."""
         ...
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:
+        """At most `limit` tokens that are known to follow all of these, whole pages or not. Changes nothing."""
+        ...
+
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         """Pages of the longest prefix held that no cursor pins: `pin` would. Changes nothing."""
         ...

@@ -5,11 +5,14 @@ Comparisons run in C, never in a Python loop over tokens.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sapwood.errors import BooksError
 
 Tokens: TypeAlias = NDArray[np.int32]
 """Token ids, one-dimensional."""
@@ -40,6 +43,19 @@ class Namespace:
     salt: str | None = None
     public: str | None = None
     """Which public prefix came before, and how much of it. Only the cache sets this."""
+
+
+def require_int32(tokens: Tokens) -> None:
+    """Raises BooksError for tokens of another type."""
+    if tokens.dtype != np.int32:
+        raise BooksError(f"tokens are {tokens.dtype}; they must be int32, or equal tokens would not match")
+
+
+def concatenated(parts: Sequence[PageIds]) -> PageIds:
+    """A copy, of any number of parts."""
+    if not parts:
+        return np.empty(0, dtype=np.int32)
+    return np.concatenate(parts) if len(parts) > 1 else parts[0].copy()
 
 
 def page_key(tokens: Tokens, at: int, page_size: int) -> PageKey:

@@ -61,6 +61,10 @@ class Lease:
         """From table entry `start` on, read `pages` instead."""
         self._table.view[start : start + len(pages)] = pages
 
+    def cut(self, pages: int) -> PageIds:
+        """Keep the first `pages` entries of the table; returns the others."""
+        return self._table.cut(self._table.size - pages)
+
     def end(self) -> None:
         self.live = False
         self._table.cut(self._table.size)

@@ -52,6 +52,9 @@ class NoIndex:
     def trace(self, namespace: Namespace, tokens: Tokens) -> Trace:  # noqa: ARG002
         return Trace(0, 0, branches=False, evicted_at=None)
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:  # noqa: ARG002
+        return tokens[:0]
+
     def advance(self, now: float) -> None:
         """No time passes where nothing is remembered."""
 

@@ -27,7 +27,7 @@ from sapwood.cache.blocks import BlockIndex
 from sapwood.cache.books import Books, Flushed
 from sapwood.cache.check import Claims
 from sapwood.cache.index import PrefixIndex
-from sapwood.cache.keys import Namespace, PageIds, Tokens
+from sapwood.cache.keys import Namespace, PageIds, Tokens, require_int32
 from sapwood.cache.lease import Lease
 from sapwood.cache.lookups import MOST_PAGES
 from sapwood.cache.no_index import NoIndex
@@ -171,12 +171,12 @@ class PrefixCache:
 
     def match(self, namespace: Namespace, tokens: Tokens) -> Match:
         """Find the longest prefix that is cached. Changes nothing, not even an access time."""
-        _require_int32(tokens)
+        require_int32(tokens)
         return Match(namespace, self._index.match(namespace, tokens) * self.page_size)
 
     def history(self, namespace: Namespace, tokens: Tokens) -> History:
         """Why not more of these tokens is cached. Changes nothing."""
-        _require_int32(tokens)
+        require_int32(tokens)
         trace = self._index.trace(namespace, tokens)
         elsewhere = (self._index.match(other, tokens) for other in self._siblings.of(namespace))
         return History(
@@ -187,12 +187,21 @@ class PrefixCache:
             elsewhere=max(elsewhere, default=0) * self.page_size,
         )
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:
+        """At most `limit` tokens that are known to have followed all of these in this namespace; maybe none.
+
+        A hint, in tokens alone: it promises no pages, and may be of what was evicted. Where several things
+        followed, it is what was used last. Changes nothing.
+        """
+        require_int32(tokens)
+        return self._index.continuation(namespace, tokens, limit)
+
     def lease(self, namespace: Namespace, tokens: Tokens, limit: int | None = None) -> Lease:
         """Pin the longest cached prefix, at most `limit` tokens of it, and mark it as used.
 
         The lease reads these pages until it is released; it may be empty, and grows from there.
         """
-        _require_int32(tokens)
+        require_int32(tokens)
         self._siblings.saw(namespace)
         account = self._accounts.of(namespace)
         lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size, account)
@@ -213,6 +222,17 @@ class PrefixCache:
         lease.add(self._pool.alloc(wanted))
         self._count_private(lease, wanted)
 
+    def shrink(self, lease: Lease, length: int) -> None:
+        """Free the private pages beyond `length` tokens: the counterpart of `grow`. What is committed stays."""
+        self._require_live(lease)
+        kept = max(self._pages_for(length), lease.cursor.pages)
+        if kept >= len(lease.table):
+            return
+        surplus = lease.cut(kept)
+        self._count_private(lease, -len(surplus))
+        # The first comes out of the pool first again, so that a table which grows again is in order.
+        self._pool.free(surplus[::-1])
+
     def commit(self, lease: Lease, tokens: Tokens) -> None:
         """Hand the index all full pages of `tokens`: the lease's sequence so far, its KV written.
 
@@ -220,7 +240,7 @@ class PrefixCache:
         lease reads that copy from now on and its own is freed.
         """
         self._require_live(lease)
-        _require_int32(tokens)
+        require_int32(tokens)
         if len(tokens) > lease.covered:
             raise BooksError(f"{len(tokens)} tokens are committed to a {lease}")
         start, end = lease.committed // self.page_size, len(tokens) // self.page_size
@@ -282,7 +302,7 @@ class PrefixCache:
 
         What the lease would pin is no room, though it could be evicted before.
         """
-        _require_int32(tokens)
+        require_int32(tokens)
         return self.room() - self._index.unpinned(namespace, tokens[:limit]) * self.page_size
 
     def flush(self) -> Flushed:
@@ -379,8 +399,3 @@ def _index_for(capacity: int, config: CacheConfig, accounts: Accounts) -> Prefix
         remembered = min(MOST_PAGES, _REMEMBERED_POOLS * capacity)
         return BlockIndex(config.page_size, remembered=remembered, accounts=accounts)
     return RadixIndex(capacity, config, accounts)
-
-
-def _require_int32(tokens: Tokens) -> None:
-    if tokens.dtype != np.int32:
-        raise BooksError(f"tokens are {tokens.dtype}; they must be int32, or equal tokens would not match")

@@ -119,6 +119,15 @@ class PublicIndex:
         branches = own.branches or (own.known == 0 and left_early)
         return Trace(place.pages + own.cached, place.pages + own.known, branches, own.evicted_at)
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:
+        """The tenant's own if there is any, else along the path, which is everybody's."""
+        place = self._place(namespace, tokens)
+        own = self.below.continuation(self._behind(namespace, place), place.rest, limit)
+        ahead = place.path.tokens[place.pages * self._page_size :]
+        if len(own) or not place.pages or not np.array_equal(ahead[: len(place.rest)], place.rest):
+            return own
+        return ahead[len(place.rest) :][:limit]
+
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         place = self._place(namespace, tokens)
         return self.below.unpinned(self._behind(namespace, place), place.rest)

@@ -8,7 +8,7 @@ deep as a prompt is long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from sapwood.cache.check import Claims, check_tree
 from sapwood.cache.eviction_order import leaf_order
 from sapwood.cache.ghosts import Ghosts
 from sapwood.cache.index import Cursor, Trace
-from sapwood.cache.keys import Namespace, PageIds, Tokens, common_prefix, page_key
+from sapwood.cache.keys import Namespace, PageIds, Tokens, common_prefix, concatenated, page_key
 from sapwood.cache.node import Node, Root
 from sapwood.cache.retention import Retention, stronger
 from sapwood.cache.runs import IntRun
 from sapwood.cache.tenant_order import TenantOrder
-from sapwood.cache.walk import Path, trace, walk
+from sapwood.cache.walk import Path, continuation, trace, walk
 from sapwood.config import CacheConfig
 from sapwood.errors import BooksError
 
@@ -48,7 +48,7 @@ class RadixCursor:
         return nodes
 
     def table(self) -> PageIds:
-        return _concatenated([node.pages.view for node in reversed(self.path())])
+        return concatenated([node.pages.view for node in reversed(self.path())])
 
     def extend(self, tokens: Tokens, pages: PageIds) -> PageIds:
         return self._index.extend(self, tokens, pages)
@@ -91,6 +91,10 @@ class RadixIndex:
             return Trace(0, 0, branches=False, evicted_at=None)
         return trace(root, tokens)
 
+    def continuation(self, namespace: Namespace, tokens: Tokens, limit: int) -> Tokens:
+        root = self.roots.get(namespace)
+        return tokens[:0] if root is None else continuation(root, tokens, limit)
+
     def unpinned(self, namespace: Namespace, tokens: Tokens) -> int:
         root = self.roots.get(namespace)
         path = Path((), 0, None) if root is None else walk(root, tokens)
@@ -130,7 +134,7 @@ class RadixIndex:
             self._forget_surplus()
         if len(rest):
             self._store(cursor, tokens, rest)
-        return _concatenated([*kept, pages]) if kept else pages
+        return concatenated([*kept, pages]) if kept else pages
 
     def retain(self, cursor: RadixCursor, start: int, end: int, retention: Retention) -> None:
         """Ask for pages start .. end-1 of the cursor's path. See Cursor.retain."""
@@ -162,7 +166,7 @@ class RadixIndex:
         self._undo_splits(end)
         self._offer(end)
         self._forget_surplus()
-        return _concatenated([])
+        return concatenated([])
 
     def evict(self, count: int, account: Account | None = None) -> PageIds:
         freed, missing = [], count
@@ -179,7 +183,7 @@ class RadixIndex:
             if leaf.is_ghost:
                 self._became_ghost(leaf)
         self._forget_surplus()
-        return _concatenated(freed)
+        return concatenated(freed)
 
     def flush(self) -> PageIds:
         freed = []
@@ -197,7 +201,7 @@ class RadixIndex:
         self._flushed.update(root for root in self.roots.values() if root.pins)
         self.roots = {}
         self._trimmed = None
-        return _concatenated(freed)
+        return concatenated(freed)
 
     def check(self, cursors: Iterable[Cursor], claims: Claims) -> None:
         own = [cursor for cursor in cursors if isinstance(cursor, RadixCursor)]
@@ -391,10 +395,4 @@ class RadixIndex:
             self._count_pages(node, -node.pages.size)
         if root.pins == 0:
             self._flushed.discard(root)
-        return _concatenated([node.pages.view for node in gone])
-
-
-def _concatenated(parts: Sequence[PageIds]) -> PageIds:
-    if not parts:
-        return np.empty(0, dtype=np.int32)
-    return np.concatenate(parts) if len(parts) > 1 else parts[0].copy()
+        return concatenated([node.pages.view for node in gone])

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sapwood.cache.index import Trace
-from sapwood.cache.keys import Query, Tokens
+from sapwood.cache.keys import Query, Tokens, common_prefix
 from sapwood.cache.node import Node, Root
+
+MOST_BRANCHES = 32
+"""Where more follow, what was used last tells little of what comes next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,49 @@ def trace(root: Root, tokens: Tokens) -> Trace:
         node = child
     branches = at > 0 and (inside or bool(node.children))
     return Trace(cached, at // size, branches=branches, evicted_at=evicted_at)
+
+
+def continuation(root: Root, tokens: Tokens, limit: int) -> Tokens:
+    """At most `limit` tokens that follow, ghosts included; at a branch what was used last."""
+    size, end = root.page_size, len(tokens) - root.page_size
+    query = Query(tokens, size)
+    node: Node | None = root
+    at = 0
+    while node is not None and at <= end:
+        node = node.children.get(query.key(at))
+        if node is not None and not query.goes_on_with(node.tokens.view, at):
+            ahead = node.tokens.view[len(tokens) - at :]
+            agrees = len(ahead) and query.shared_with(node.tokens.view, at) == len(tokens) - at
+            return _gathered(node, ahead, limit) if agrees else tokens[:0]
+        at += 0 if node is None else node.tokens.size
+    if node is None:
+        return tokens[:0]
+    rest = tokens[at:]
+    following = _latest(node, rest)
+    return (
+        tokens[:0] if following is None else _gathered(following, following.tokens.view[len(rest) :], limit)
+    )
+
+
+def _gathered(node: Node, ahead: Tokens, limit: int) -> Tokens:
+    """What is ahead in a node, and what follows it; a copy, as runs change."""
+    parts, count = [ahead], len(ahead)
+    following = _latest(node, ahead[:0])
+    while count < limit and following is not None:
+        parts.append(following.tokens.view)
+        count += following.tokens.size
+        following = _latest(following, ahead[:0])
+    return np.concatenate(parts)[:limit]
+
+
+def _latest(node: Node, beginning: Tokens) -> Node | None:
+    """The child used last of those that begin so (with less than a page); none where there are too many to look at."""
+    if len(node.children) > MOST_BRANCHES:
+        return None
+    count = len(beginning)
+    fitting = (
+        child
+        for child in node.children.values()
+        if not count or common_prefix(child.tokens.view, beginning) == count
+    )
+    return max(fitting, key=lambda child: child.used, default=None)

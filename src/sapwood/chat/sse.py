@@ -12,13 +12,13 @@ DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep\n\n"
 """A comment: clients skip it, proxies see a byte."""
 
-
+_ONE_LINE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _LINE_BREAKS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def encode_event(payload: Mapping[str, object]) -> bytes:
     """One event whose data is `payload` as JSON on one line. Raises ValueError for NaN and infinities."""
-    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ONE_LINE.encode(payload)
     # JSON lets these three stand bare inside a string, yet many line readers cut there.
     return f"data: {text.translate(_LINE_BREAKS)}\n\n".encode()
 

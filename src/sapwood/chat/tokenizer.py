@@ -75,6 +75,7 @@ class Tokenizer:
         )
         largest = max(self._trusting.get_vocab(with_added_tokens=True).values(), default=-1)
         self.vocab_size = facts.vocab_size or largest + 1
+        self._bytes: dict[int, bytes] = {}
 
     @classmethod
     def from_json(cls, path: Path, config: Mapping[str, object] | None = None) -> Tokenizer:
@@ -130,6 +131,14 @@ class Tokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes a token stands for; may be part of a character; empty for an id without an entry."""
+        known = self._bytes.get(token)
+        if known is None:
+            known = self._read_bytes(token)
+            if 0 <= token < self.vocab_size:
+                self._bytes[token] = known
+        return known
+
+    def _read_bytes(self, token: int) -> bytes:
         if token in self._added:
             return self._added[token].encode()
         entry = self._trusting.id_to_token(token) if 0 <= token < self.vocab_size else None

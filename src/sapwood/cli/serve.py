@@ -34,6 +34,7 @@ from sapwood.config import (
     OrderName,
     SchedulerConfig,
     ServerConfig,
+    SpeculateName,
 )
 from sapwood.errors import UnavailableError, UsageError
 
@@ -137,6 +138,15 @@ def serve(
             parser=whole("--max-running", 1),
         ),
     ] = SCHEDULER.max_running,
+    speculate: Annotated[
+        SpeculateName,
+        typer.Option(
+            "--speculate",
+            metavar=metavar(SpeculateName),
+            help="Guess answers ahead and check several tokens in a step, where that pays.",
+            parser=one_of("--speculate", words(SpeculateName)),
+        ),
+    ] = SCHEDULER.speculate,
     max_context: Annotated[
         int | None,
         typer.Option(
@@ -247,6 +257,7 @@ def serve(
             max_running=max_running,
             max_context=max_context,
             schedule_policy=schedule_policy,
+            speculate=speculate,
         ),
         ServerConfig(
             host=host,

@@ -33,21 +33,33 @@ class Sample:
         self.finish: FinishReason | None = None
         self.last_token_at: float | None = None
         self.reported = 0
+        self.guessed = 0
+        self.guessed_right = 0
+        self._taken = 0
         self._logprobs = 0.0
         self._detok = detok
         self._stops = StopMatcher(sequence.request.params.stop)
 
     def take(self, drawn: TokenLogprob) -> Delta:
-        """Add a token that the sequence already holds. An end token is counted, but gives no text."""
+        """Add the next token that the sequence holds: it may hold more, where guesses were right.
+
+        An end token is counted, but gives no text.
+        """
+        self._taken += 1
         if drawn.token in self.sequence.end_tokens:
             return self._delta(self._rest().text, drawn, "stop")
         cut = self._search(self._detok.add(drawn.token))
         if cut.stop is not None:
             return self._delta(cut.text, drawn, "stop")
-        if self.sequence.draws:
+        if self.sequence.prompt_len + self._taken < self.sequence.max_len:
             return self._delta(cut.text, drawn, None)
         rest = self._rest()
         return self._delta(cut.text + rest.text, drawn, "stop" if rest.stop is not None else "length")
+
+    def count_guesses(self, guessed: int, right: int) -> None:
+        """So many of its tokens were guessed; so many of the guesses became part of it."""
+        self.guessed += guessed
+        self.guessed_right += right
 
     def end(self, finish: FinishReason) -> Delta:
         """Stop without another token."""
@@ -60,7 +72,7 @@ class Sample:
 
     def _search(self, text: str) -> Cut:
         params = self.sequence.request.params
-        if not params.stop or self.sequence.generated < params.min_tokens:
+        if not params.stop or self._taken < params.min_tokens:
             return Cut(text)
         return self._stops.feed(text)
 
@@ -162,6 +174,8 @@ class Answer:
             evicted_seconds_ago=reuse.evicted_seconds_ago,
             waited_for_leader_seconds=reuse.waited_seconds,
             saved_seconds=self.saved_seconds,
+            guessed=sum(sample.guessed for sample in self.samples),
+            guessed_right=sum(sample.guessed_right for sample in self.samples),
         )
 
 

@@ -26,7 +26,7 @@ from sapwood.engine.pins import Pin, Pins
 from sapwood.engine.stats import EngineStats, PageCounts, Tally
 from sapwood.errors import RequestError, UnavailableError
 from sapwood.plan import GuideMaker, Runner, SequenceResult, StepPlan, StepResult
-from sapwood.sched import Outcome, Refused, Scheduler, Sequence
+from sapwood.sched import Drafts, Outcome, Refused, Scheduler, Sequence
 from sapwood.types import Event, Finished, PromptScored, Request, Scope, SeqId, Started
 
 _log = logging.getLogger("sapwood.engine")
@@ -93,7 +93,8 @@ class Engine:
         self._curve = curve
         self._pace = Pace()
         self._runner = runner
-        self._scheduler = Scheduler(cache, config, reuse=reuse, scores=self.scores)
+        self._drafts = Drafts(cache) if config.speculate == "auto" else None
+        self._scheduler = Scheduler(cache, config, reuse=reuse, scores=self.scores, drafts=self._drafts)
         self._detokenizer = detokenizer
         self._paranoid = paranoid
         self._pick_seed = pick_seed
@@ -163,6 +164,8 @@ class Engine:
         """Forget all prefixes and end all pins. Running requests finish; nothing from before the call matches after."""
         self.pins.clear()
         self.scores.flush()
+        if self._drafts is not None:
+            self._drafts.flush()
         if self._curve is not None:
             self._curve.flush()
         return self.cache.flush()
@@ -220,10 +223,11 @@ class Engine:
     def apply(self, result: StepResult, now: float) -> list[Event]:
         """Take in a step's result; `now` is the time at which its tokens exist."""
         events: list[Event] = []
-        outcomes = self._scheduler.apply(result)
-        decoded = sum(outcome.computed == 1 for outcome in outcomes)
-        read = sum(outcome.computed for outcome in outcomes) - decoded
-        self._pace.saw(read, now - self.cache.now, decoded)
+        seconds = now - self.cache.now
+        outcomes = self._scheduler.apply(result, seconds)
+        computed = [outcome.computed for outcome in outcomes]
+        decoded = sum(outcome.computed for outcome in outcomes if outcome.computed - outcome.guessed == 1)
+        self._pace.saw(sum(computed) - decoded, seconds, decoded)
         for outcome in outcomes:
             events += self._apply_one(outcome, now)
         events += self._fail_refused()
@@ -244,17 +248,9 @@ class Engine:
         events: list[Event] = []
         if outcome.prompt_done:
             events += self._prompt_done(answer, sample)
-        if outcome.drawn is not None:
-            self._time_token(answer, sample, now)
-            try:
-                events += answer.report(sample.take(outcome.drawn))
-            except Exception as error:
-                _log.exception(
-                    "request %s: its token %d could not be decoded", answer.request.id, outcome.drawn.token
-                )
-                return [*events, *self._fail(sample, f"its output could not be decoded: {error}")]
-        elif outcome.prompt_done and not sample.sequence.draws:
+        if outcome.prompt_done and not sample.sequence.draws and not outcome.drawn:
             events += answer.report(sample.end("length"))
+        events += self._take(answer, sample, outcome, now)
         if sample.finish is not None:
             self._observe(sample.sequence)
             self._scheduler.finish(sample.sequence.id)
@@ -262,6 +258,30 @@ class Engine:
             if answer.over:
                 self.tally.count_finished(answer.request.scope.tenant)
                 events.append(self._close(answer))
+        return events
+
+    def _take(self, answer: Answer, sample: Sample, outcome: Outcome, now: float) -> list[Event]:
+        """The tokens that were drawn, one by one: with any of them the answer may be over, or fail."""
+        events: list[Event] = []
+        left = len(outcome.drawn)
+        for drawn in outcome.drawn:
+            left -= 1
+            self._time_token(answer, sample, now)
+            try:
+                events += answer.report(sample.take(drawn))
+            except Exception as error:
+                _log.exception(
+                    "request %s: its token %d could not be decoded", answer.request.id, drawn.token
+                )
+                sample.sequence.drop(left)
+                return [*events, *self._fail(sample, f"its output could not be decoded: {error}")]
+            if sample.finish is not None:
+                break
+        sample.sequence.drop(left)
+        if outcome.guessed:
+            sample.count_guesses(outcome.guessed, right := len(outcome.drawn) - left - 1)
+            self.tally.guessed_tokens += outcome.guessed
+            self.tally.guessed_right_tokens += right
         return events
 
     # ---- a request's life --------------------------------------------------------------------------------

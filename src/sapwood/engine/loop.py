@@ -21,18 +21,21 @@ from typing import Any, TypeVar
 from sapwood.cache import Flushed
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Admission
-from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox
+from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post
 from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.publishing import publish
 from sapwood.engine.stats import EngineStats
 from sapwood.errors import RequestError, SapwoodError, UnavailableError
-from sapwood.types import Event, Finished, Request
+from sapwood.types import Delta, Event, Finished, Request
 
 _log = logging.getLogger("sapwood.engine")
 _T = TypeVar("_T")
 
 _STALLED_SECONDS = 0.05
 """How long to wait for a command when requests are there but none of them can be run."""
+
+_STATS_SECONDS = 0.1
+"""How old the counts may get while answers only grow: taking them costs as much as scheduling a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,15 @@ class EngineLoop:
         self._clock = clock
         self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, Mailbox] = {}
+        self._posts: dict[asyncio.AbstractEventLoop, Post] = {}
         self._door = threading.Lock()
         self._closed: UnavailableError | None = None
         self._dead = False
         self._deadline: float | None = None
         self._gone: set[str] = set()
         self._stats = engine.stats()
+        self._stats_due = 0.0
+        self._news = False
         self._thread = threading.Thread(target=self._run, name="sapwood-engine", daemon=True)
 
     def start(self) -> EngineLoop:
@@ -110,7 +116,10 @@ class EngineLoop:
             raise _again(self._closed)
 
     def stats(self) -> EngineStats:
-        """As of the end of the last step. Never waits."""
+        """As of the end of a step: of the last one in which a request began or ended, or a later one. Never waits.
+
+        While answers only grow they are at most _STATS_SECONDS and a step old.
+        """
         return self._stats
 
     async def generate(self, request: Request) -> AsyncIterator[Event]:
@@ -118,7 +127,7 @@ class EngineLoop:
 
         Raises RequestError if it cannot be served, UnavailableError if the engine is stopping or died.
         """
-        mailbox = AsyncMailbox()
+        mailbox = AsyncMailbox(self._post_to(asyncio.get_running_loop()))
         with self._visit(request, mailbox) as visit:
             while not visit.over:
                 for event in visit.open(await mailbox.get()):
@@ -206,6 +215,14 @@ class EngineLoop:
             if not visit.over:
                 self._cancel(request, mailbox)
 
+    def _post_to(self, loop: asyncio.AbstractEventLoop) -> Post:
+        """One for all requests of an event loop; those of loops that are closed are forgotten."""
+        post = self._posts.get(loop)
+        if post is None:
+            self._posts = {each: at for each, at in self._posts.items() if not each.is_closed()}
+            post = self._posts[loop] = Post(loop)
+        return post
+
     def _send(self, command: _Command) -> None:
         with self._door:
             if self._closed is not None:
@@ -248,6 +265,7 @@ class EngineLoop:
         if scheduled.plan is None:
             self._publish(scheduled.events)
             return bool(scheduled.events)
+        self._news |= bool(scheduled.events)
         self._deliver(scheduled.events)
         planned = self._clock()
         result = self._engine.run(scheduled.plan)
@@ -260,12 +278,20 @@ class EngineLoop:
             ("apply", applied - ran),
         ):
             self._engine.tally.step[part].observe(seconds)
-        self._publish(events)
+        if self._news or applied >= self._stats_due or not all(map(_grows, events)):
+            self._stats_due, self._news = applied + _STATS_SECONDS, False
+            self._publish(events)
+        else:
+            self._hand_out(events)
         return True
 
     def _publish(self, events: list[Event]) -> None:
         """The counts before the events: whoever has an answer finds it counted. Called between steps."""
         self._stats = self._engine.stats()
+        self._hand_out(events)
+
+    def _hand_out(self, events: list[Event]) -> None:
+        """Called between steps: whoever turns out to be gone is aborted."""
         self._deliver(events)
         if self._gone:
             self._abort_gone()
@@ -288,6 +314,7 @@ class EngineLoop:
             return
 
     def _obey_one(self, command: _Command) -> None:
+        self._news = True
         match command:
             case _Add(admission, mailbox):
                 self._add(admission, mailbox)
@@ -370,6 +397,11 @@ class EngineLoop:
                 command.mailbox.put(_again(reason))
             elif isinstance(command, _Call) and command.answer.set_running_or_notify_cancel():
                 command.answer.set_exception(_again(reason))
+
+
+def _grows(event: Event) -> bool:
+    """Whether it only makes an answer longer."""
+    return isinstance(event, Delta) and event.finish is None
 
 
 def _again(error: UnavailableError) -> UnavailableError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+from collections import deque
 from typing import Protocol
 
 from sapwood.errors import SapwoodError
@@ -19,23 +20,58 @@ class Mailbox(Protocol):
         ...
 
 
-class AsyncMailbox:
-    """Read by a coroutine; must be created in its event loop."""
+class Post:
+    """Carries mail into one event loop, which is woken once for all that is put before it comes to it."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Mail] = asyncio.Queue()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._bag: deque[tuple[AsyncMailbox, Mail]] = deque()
+        self._coming = False
+        """Whether the loop has been woken and has not begun to empty the bag."""
+
+    def put(self, mailbox: AsyncMailbox, mail: Mail) -> bool:
+        """From any thread; False when the loop is closed."""
+        if self._loop.is_closed():
+            return False
+        self._bag.append((mailbox, mail))
+        if not self._coming:
+            self._coming = True
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:  # It was closed just now.
+                return False
+        return True
+
+    def _deliver(self) -> None:
+        self._coming = False  # First: what is put from now on wakes the loop again.
+        while self._bag:
+            mailbox, mail = self._bag.popleft()
+            mailbox.take_in(mail)
+
+
+class AsyncMailbox:
+    """Read by one coroutine, in the event loop that `post` is of."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._mails: deque[Mail] = deque()
+        self._reader: asyncio.Future[None] | None = None
 
     def put(self, mail: Mail) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, mail)
-        except RuntimeError:  # The event loop is closed.
-            return False
-        return True
+        return self._post.put(self, mail)
+
+    def take_in(self, mail: Mail) -> None:
+        """Called in the event loop."""
+        self._mails.append(mail)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     async def get(self) -> list[Event]:
         """Raises the error that was put."""
-        return _opened(await self._queue.get())
+        while not self._mails:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return _opened(self._mails.popleft())
 
 
 class BlockingMailbox:

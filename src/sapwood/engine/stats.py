@@ -96,6 +96,10 @@ class EngineStats:
     finished: int
     computed_tokens: int
     """Tokens computed, prompt and output, repeated work included."""
+    guessed_tokens: int
+    """Of these, those that were guesses of what is drawn, right or wrong."""
+    guessed_right_tokens: int
+    """Guesses that became part of an answer."""
     steps: int
     time_to_first_token: HistogramSnapshot
     inter_token: HistogramSnapshot
@@ -117,6 +121,8 @@ class Tally:
         self.missed_tokens: Counter[str] = Counter()
         self.generated_tokens = 0
         self.computed_tokens = 0
+        self.guessed_tokens = 0
+        self.guessed_right_tokens = 0
         self.steps = 0
         self.aborts = 0
         self.failures = 0
@@ -188,6 +194,8 @@ class Tally:
             failures=self.failures,
             finished=self.finished,
             computed_tokens=self.computed_tokens,
+            guessed_tokens=self.guessed_tokens,
+            guessed_right_tokens=self.guessed_right_tokens,
             steps=self.steps,
             time_to_first_token=self.time_to_first_token.snapshot(),
             inter_token=self.inter_token.snapshot(),

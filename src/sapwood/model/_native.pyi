@@ -40,6 +40,11 @@ class Spans:
         capacity: int,
     ) -> None: ...
 
+class Recording:
+    def __init__(self, spans: Spans) -> None: ...
+    def run(self, workers: Workers, spans: Spans) -> None: ...
+    def __len__(self) -> int: ...
+
 def linear(
     workers: Workers,
     x: NDArray[np.float32],
@@ -49,6 +54,7 @@ def linear(
     eps: float,
     bias: NDArray[np.float32] | None,
     accumulate: bool,
+    recording: Recording | None = None,
 ) -> None: ...
 def gated_linear(
     workers: Workers,
@@ -58,6 +64,8 @@ def gated_linear(
     out: NDArray[np.float32],
     norm: NDArray[np.float32] | None,
     eps: float,
+    activation: str,
+    recording: Recording | None = None,
 ) -> None: ...
 def rms_norm(
     workers: Workers,
@@ -65,6 +73,8 @@ def rms_norm(
     weight: NDArray[np.float32],
     eps: float,
     out: NDArray[np.float32],
+    accumulate: bool,
+    recording: Recording | None = None,
 ) -> None: ...
 def rope_and_store(
     workers: Workers,
@@ -77,6 +87,7 @@ def rope_and_store(
     q_norm: NDArray[np.float32] | None,
     k_norm: NDArray[np.float32] | None,
     eps: float,
+    recording: Recording | None = None,
 ) -> None: ...
 def attention(
     workers: Workers,
@@ -87,4 +98,5 @@ def attention(
     window: int,
     layer: LayerPages,
     out: NDArray[np.float32],
+    recording: Recording | None = None,
 ) -> None: ...

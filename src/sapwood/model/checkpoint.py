@@ -15,12 +15,13 @@ import numpy as np
 
 from sapwood.errors import ModelError
 from sapwood.model.facts import Facts
-from sapwood.model.gguf_config import spec_from_gguf
-from sapwood.model.gguf_convert import from_gguf
+from sapwood.model.families import FAMILIES, Place
+from sapwood.model.gguf_config import FREQUENCY_TENSORS, spec_from_gguf
+from sapwood.model.gguf_convert import from_gguf, to_f32
 from sapwood.model.gguf_file import read_gguf
 from sapwood.model.hf_config import spec_from_config
 from sapwood.model.safetensors_file import SafetensorsFile, read_safetensors
-from sapwood.model.spec import FAMILIES, Extent, ModelSpec
+from sapwood.model.spec import Extent, ModelSpec
 from sapwood.model.tensor import RawTensor, TensorFormat
 
 if TYPE_CHECKING:
@@ -129,13 +130,15 @@ def _load_gguf(path: Path) -> Checkpoint:
 
 def _gguf_tensors(file: GgufFile, spec: ModelSpec) -> Iterator[tuple[str, RawTensor]]:
     family = FAMILIES[spec.family]
-    for name, extent in spec.extents().items():
-        stored_name = family.file_name(name, "gguf")
-        stored = file.tensors.get(stored_name)
+    extents = spec.extents()
+    for name, place in family.places(spec, "gguf").items():
+        stored = file.tensors.get(place.name)
         if stored is None:
-            raise ModelError(f"{file.path} lacks the tensor {stored_name!r}")
-        _check_extent(file.path, stored_name, Extent(stored.rows, stored.cols), extent)
-        tensor = from_gguf(stored, name)
+            raise ModelError(f"{file.path} lacks the tensor {place.name!r}")
+        _check_extent(file.path, place, Extent(stored.rows, stored.cols), extents[name])
+        rows = slice(place.first, place.first + extents[name].rows)
+        part = replace(stored, rows=extents[name].rows, data=stored.data[rows])
+        tensor = from_gguf(part, name)
         yield name, _half_split(tensor, spec) if family.gguf_permuted else tensor
 
 
@@ -158,14 +161,14 @@ def _half_split(tensor: RawTensor, spec: ModelSpec) -> RawTensor:
 
 
 def _gguf_notices(file: GgufFile, spec: ModelSpec, tensors: Mapping[str, RawTensor]) -> tuple[str, ...]:
-    family = FAMILIES[spec.family]
-    stored = {name: file.tensors[family.file_name(name, "gguf")].layout.name for name in tensors}
+    places = FAMILIES[spec.family].places(spec, "gguf")
+    stored = {name: file.tensors[place.name].layout.name for name, place in places.items()}
     kinds = Counter(
         (stored[name], t.format) for name, t in tensors.items() if stored[name].lower() != t.format
     )
     notices = [f"{old} converted to {new} for {n} tensors" for (old, new), n in sorted(kinds.items())]
-    used = {family.file_name(name, "gguf") for name in tensors} | {"rope_freqs.weight"}
-    return (*notices, *_unused_notice(sorted(set(file.tensors) - used)))
+    used = {place.name for place in places.values()}.union(FREQUENCY_TENSORS)
+    return (*notices, *_rope_notice(spec), *_unused_notice(sorted(set(file.tensors) - used)))
 
 
 def _load_safetensors(folder: Path, paths: list[Path]) -> Checkpoint:
@@ -183,7 +186,7 @@ def _load_safetensors(folder: Path, paths: list[Path]) -> Checkpoint:
         name=folder.resolve().name,
         vocab=_folder_vocab(folder, tokenizer_config),
         chat_template=_folder_template(folder, tokenizer_config),
-        notices=(*_ntk_notice(spec), *_unused_notice(_unused(spec, shards))),
+        notices=(*_rope_notice(spec), *_unused_notice(_unused(spec, shards))),
     )
 
 
@@ -208,19 +211,25 @@ def _shards(folder: Path, paths: list[Path]) -> Mapping[str, SafetensorsFile]:
 def _safetensors_tensors(
     folder: Path, spec: ModelSpec, shards: Mapping[str, SafetensorsFile]
 ) -> Iterator[tuple[str, RawTensor]]:
-    family = FAMILIES[spec.family]
-    for name, extent in spec.extents().items():
-        stored = family.file_name(name, "hf")
+    family, extents = FAMILIES[spec.family], spec.extents()
+    for name, place in family.places(spec, "hf").items():
+        stored = place.name
         if stored not in shards or stored not in shards[stored].entries:
             where = shards[stored].path if stored in shards else folder
             raise ModelError(f"{where} lacks the tensor {stored!r}", hint="is the download complete?")
-        tensor = shards[stored].tensor(stored, name)
-        _check_extent(shards[stored].path, stored, Extent(tensor.rows, tensor.cols), extent)
-        yield name, tensor
+        whole = shards[stored].tensor(stored, name)
+        _check_extent(shards[stored].path, place, Extent(whole.rows, whole.cols), extents[name])
+        rows = slice(place.first, place.first + extents[name].rows)
+        tensor = replace(whole, rows=extents[name].rows, data=whole.data[rows])
+        yield name, _plus_one(tensor) if family.hf_norms_from_one and name.endswith("norm") else tensor
+
+
+def _plus_one(norm: RawTensor) -> RawTensor:
+    return replace(norm, format="f32", data=to_f32(norm) + np.float32(1))
 
 
 def _unused(spec: ModelSpec, shards: Mapping[str, SafetensorsFile]) -> list[str]:
-    used = {FAMILIES[spec.family].file_name(name, "hf") for name in spec.extents()}
+    used = {place.name for place in FAMILIES[spec.family].places(spec, "hf").values()}
     derived = {stored for stored in shards if stored.endswith("rotary_emb.inv_freq")}
     return sorted(set(shards) - used - derived - ({"lm_head.weight"} if spec.tied else set()))
 
@@ -229,16 +238,24 @@ def _unused_notice(names: list[str]) -> tuple[str, ...]:
     return (f"{len(names)} tensors are not used, such as {names[0]!r}",) if names else ()
 
 
-def _ntk_notice(spec: ModelSpec) -> tuple[str, ...]:
-    if spec.rope.scaling != "ntk":
-        return ()
-    return (f"dynamic NTK rope is fixed at its stretch for {spec.max_context} tokens: stored keys stay true",)
+_FIXED_ROPES: Mapping[str, str] = MappingProxyType(
+    {
+        "ntk": "dynamic NTK rope is fixed at its stretch for {context} tokens: stored keys stay true",
+        "longrope": "the rope's long factors are used from the first token on: stored keys stay true",
+    }
+)
 
 
-def _check_extent(path: Path, stored: str, found: Extent, expected: Extent) -> None:
+def _rope_notice(spec: ModelSpec) -> tuple[str, ...]:
+    said = _FIXED_ROPES.get(spec.rope.scaling)
+    return () if said is None or spec.rope.factor <= 1 else (said.format(context=spec.max_context),)
+
+
+def _check_extent(path: Path, place: Place, found: Extent, part: Extent) -> None:
+    expected = Extent(place.of, part.cols)
     if found != expected:
         raise ModelError(
-            f"{path}: tensor {stored!r} is {found.rows} × {found.cols}; the model's config says "
+            f"{path}: tensor {place.name!r} is {found.rows} × {found.cols}; the model's config says "
             f"{expected.rows} × {expected.cols}"
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,6 +159,19 @@ def exp(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def silu(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(x / (np.float32(1) + exp(-x)))
+
+
+def gelu_tanh(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """x / (1 + exp(-2u)) with u = √(2/π) · (x + 0.044715 x³): tanh's form without its cancellation at negative x."""
+    f = np.float32
+    with np.errstate(over="ignore"):
+        cubic = fma(x * x, f(-0.0713548162726), f(-1.5957691216057))
+        return np.asarray(x / (f(1) + exp(x * cubic)))
+
+
+ACTIVATIONS: Mapping[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = MappingProxyType(
+    {"silu": silu, "gelu_tanh": gelu_tanh}
+)
 
 
 def rms_norm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float32]:

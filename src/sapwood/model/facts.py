@@ -50,6 +50,14 @@ class Facts:
             raise self._wrong(key, value, "a text")
         return value
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of finite numbers."""
+        value = self._get(key, None)
+        if not isinstance(value, list):
+            raise self._wrong(key, value, "a list of numbers")
+        named = {f"{key}[{i}]": number for i, number in enumerate(value)}
+        return tuple(Facts(self.source, named).number(name) for name in named)
+
     def table(self, key: str) -> Facts:
         """A nested object; empty where the key is missing or null."""
         value = self.values.get(key)

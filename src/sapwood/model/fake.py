@@ -8,7 +8,7 @@ were read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,11 +113,25 @@ class FakeRunner:
         self._sums[written] = sums
         self.computed_tokens += len(work.tokens)
         self.computed_by_seq[work.seq] = self.computed_by_seq.get(work.seq, 0) + len(work.tokens)
+        last = len(sums) - 1 - len(work.guesses)
         try:
-            drawn = None if work.sample is None else self._draw(int(sums[-1]), work.sample)
+            drawn = None if work.sample is None else self._draw(int(sums[last]), work.sample)
         except DeadEndError as error:
             return SequenceResult(work.seq, error=error.message, dead_end=True)
-        return SequenceResult(work.seq, drawn, self._scores(work, sums))
+        followed = () if drawn is None else tuple(self._followed(work, drawn, sums[last + 1 :]))
+        return SequenceResult(work.seq, drawn, self._scores(work, sums), followed=followed)
+
+    def _followed(self, work: SequenceWork, drawn: TokenLogprob, sums: _Sums) -> Iterator[TokenLogprob]:
+        """The draws after each guess, for as long as what was drawn is what was guessed."""
+        draft = work.tokens[len(work.tokens) - len(work.guesses) :].tolist()
+        for guess, prefix_sum, order in zip(draft, sums.tolist(), work.guesses, strict=True):
+            if drawn.token != guess:
+                return
+            try:
+                drawn = self._draw(prefix_sum, order)
+            except DeadEndError:
+                return  # It is told when this draw is the next of its sequence.
+            yield drawn
 
     # ---- what pages hold ---------------------------------------------------------------------------------
 
@@ -146,8 +160,12 @@ class FakeRunner:
             f"sequence {work.seq}: position {wrong[0]} is read from a page that holds other KV"
         )
         if work.sample is not None:
-            history = work.sample.history
-            assert len(history) == end, f"sequence {work.seq}: draws at {len(history)} but ends at {end}"
+            last = end - len(work.guesses)
+            for at, order in enumerate((work.sample, *work.guesses), start=last):
+                assert len(order.history) == at, (
+                    f"sequence {work.seq}: draws at {len(order.history)}, not at {at}"
+                )
+            history = (work.sample, *work.guesses)[-1].history
             assert np.array_equal(tokens, history[: work.start]), (
                 f"sequence {work.seq}: pages of another prompt"
             )

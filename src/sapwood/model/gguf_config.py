@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sapwood.errors import ModelError
 from sapwood.model.facts import Facts
+from sapwood.model.families import FAMILIES, Family, sliding_layers
 from sapwood.model.rope import RopeSpec, yarn_attention_scale
-from sapwood.model.spec import FAMILIES, Family, ModelSpec
+from sapwood.model.spec import Experts, ModelSpec
 
 if TYPE_CHECKING:
     from sapwood.model.gguf_file import GgufFile
@@ -25,8 +27,6 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
     facts = Facts(str(file.path), file.facts)
     arch = facts.text("general.architecture")
     family = _family(facts, arch)
-    if facts.integer(f"{arch}.expert_count", 0):
-        raise ModelError(f"{file.path}: mixtures of experts ('{arch}.expert_count') are not supported")
     heads, layers = facts.integer(f"{arch}.attention.head_count"), facts.integer(f"{arch}.block_count")
     hidden = facts.integer(f"{arch}.embedding_length")
     head_dim = facts.integer(f"{arch}.attention.key_length", hidden // max(heads, 1))
@@ -35,6 +35,8 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
             f"{file.path}: '{arch}.attention.value_length' differs from the key length {head_dim}"
         )
     window = facts.integer(f"{arch}.attention.sliding_window", 0) or None
+    experts = _experts(facts, arch, family)
+    size = "feed_forward_length" if experts is None else "expert_feed_forward_length"
     return ModelSpec(
         family=family.name,
         vocab_size=_vocab_size(file),
@@ -43,7 +45,7 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
         heads=heads,
         kv_heads=facts.integer(f"{arch}.attention.head_count_kv", heads),
         head_dim=head_dim,
-        ffn_size=facts.integer(f"{arch}.feed_forward_length"),
+        ffn_size=facts.integer(f"{arch}.{size}", facts.integer(f"{arch}.feed_forward_length", 0)),
         max_context=facts.integer(f"{arch}.context_length"),
         norm_eps=facts.number(f"{arch}.attention.layer_norm_rms_epsilon"),
         rope=_rope(file, facts, arch, head_dim),
@@ -51,8 +53,14 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
         qkv_bias="blk.0.attn_q.bias" in file.tensors,
         o_bias="blk.0.attn_output.bias" in file.tensors,
         qk_norm=family.qk_norm,
+        post_norms=family.post_norms,
+        activation=family.activation,
+        embed_scale=math.sqrt(hidden) if family.scaled_embedding else 1.0,
+        attention_scale=_attention_scale(facts, arch, family),
+        experts=experts,
+        local_rope=_local_rope(facts, arch, family, head_dim),
         sliding_window=window,
-        sliding_layers=(window is not None,) * min(layers, 4096),
+        sliding_layers=_sliding(facts, arch, family, min(layers, 4096)),
         bos_token_id=_optional_id(facts, "tokenizer.ggml.bos_token_id"),
         eos_token_ids=_end_tokens(facts),
     )
@@ -66,6 +74,39 @@ def _family(facts: Facts, arch: str) -> Family:
     raise ModelError(f"{facts.source}: the architecture {arch!r} is not supported; known are {known}")
 
 
+def _experts(facts: Facts, arch: str, family: Family) -> Experts | None:
+    count = facts.integer(f"{arch}.expert_count", 0)
+    if not count:
+        return None
+    normalised = facts.flag(f"{arch}.expert_weights_norm", family.experts_normalised)
+    return Experts(count, facts.integer(f"{arch}.expert_used_count"), normalised)
+
+
+def _sliding(facts: Facts, arch: str, family: Family, layers: int) -> tuple[bool, ...]:
+    """A file that names a window means every layer, but where the family has a pattern."""
+    if not facts.integer(f"{arch}.attention.sliding_window", 0):
+        return (False,) * layers
+    if family.sliding != "pattern":
+        return (True,) * layers
+    period = facts.integer(f"{arch}.attention.sliding_window_pattern", family.sliding_period)
+    return sliding_layers(family, layers, first=0, period=period)
+
+
+def _attention_scale(facts: Facts, arch: str, family: Family) -> float | None:
+    if facts.has(f"{arch}.attention.scale"):
+        return facts.number(f"{arch}.attention.scale")
+    if facts.integer(f"{arch}.block_count") not in family.gguf_scalar_by_heads:
+        return None
+    heads = facts.integer(f"{arch}.attention.head_count")
+    return float((facts.integer(f"{arch}.embedding_length") / max(heads, 1)) ** -0.5)
+
+
+def _local_rope(facts: Facts, arch: str, family: Family, head_dim: int) -> RopeSpec | None:
+    if family.local_theta is None:
+        return None
+    return RopeSpec(facts.number(f"{arch}.rope.freq_base_swa", family.local_theta), head_dim)
+
+
 def _vocab_size(file: GgufFile) -> int:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None:
@@ -76,7 +117,9 @@ def _vocab_size(file: GgufFile) -> int:
 def _rope(file: GgufFile, facts: Facts, arch: str, head_dim: int) -> RopeSpec:
     theta = facts.number(f"{arch}.rope.freq_base", 10_000.0)
     dim = facts.integer(f"{arch}.rope.dimension_count", head_dim)
-    divisors = _frequency_divisors(file)
+    if "rope_factors_long.weight" in file.tensors:
+        return _longrope(file, facts, arch, RopeSpec(theta, dim))
+    divisors = _divisors(file, "rope_freqs.weight")
     kind = facts.text(f"{arch}.rope.scaling.type", "none")
     legacy = facts.number(f"{arch}.rope.scale_linear", 1.0)
     factor = facts.number(f"{arch}.rope.scaling.factor", legacy)
@@ -100,13 +143,33 @@ def _rope(file: GgufFile, facts: Facts, arch: str, head_dim: int) -> RopeSpec:
     return RopeSpec(theta, dim, "linear", factor, freq_factors=divisors)
 
 
-def _frequency_divisors(file: GgufFile) -> tuple[float, ...] | None:
-    """Llama 3's scaling travels in GGUF as one divisor per frequency."""
-    stored = file.tensors.get("rope_freqs.weight")
+def _longrope(file: GgufFile, facts: Facts, arch: str, plain: RopeSpec) -> RopeSpec:
+    """As of a `config.json`: one choice of factors, by the longest text."""
+    longest = facts.integer(f"{arch}.context_length")
+    original = facts.integer(f"{arch}.rope.scaling.original_context_length", longest)
+    return RopeSpec(
+        plain.theta,
+        plain.dim,
+        "longrope",
+        longest / max(original, 1),
+        original_max_position=original,
+        attention_factor=facts.number(f"{arch}.rope.scaling.attn_factor", 1.0),
+        freq_factors=_divisors(
+            file, "rope_factors_long.weight" if longest > original else "rope_factors_short.weight"
+        ),
+    )
+
+
+FREQUENCY_TENSORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+"""What divides the rope's frequencies: Llama 3's scaling, and Phi-3's for short and for long texts."""
+
+
+def _divisors(file: GgufFile, name: str) -> tuple[float, ...] | None:
+    stored = file.tensors.get(name)
     if stored is None:
         return None
     if stored.layout.name != "F32":
-        raise ModelError(f"{file.path}: tensor 'rope_freqs.weight' is {stored.layout.name}; F32 was expected")
+        raise ModelError(f"{file.path}: tensor {name!r} is {stored.layout.name}; F32 was expected")
     return tuple(float(f) for f in stored.data.view(np.dtype("<f4")).ravel())
 
 

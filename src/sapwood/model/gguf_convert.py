@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sapwood.errors import ModelError
+from sapwood.model.gguf_repack import REPACKINGS, Repacking
 from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES, RawTensor, TensorFormat
 
 if TYPE_CHECKING:
@@ -40,18 +41,28 @@ _MOST_BITS_AS_Q4 = 4.75
 
 
 def from_gguf(tensor: GgufTensor, name: str) -> RawTensor:
-    """A stored tensor under its canonical name: as it is if its format is ours, else in the nearest.
+    """A stored tensor under its canonical name: as it is if its format is ours, else repacked or in the nearest.
 
     Raises ModelError naming the tensor where its type cannot be read.
     """
     kept = _KEPT.get(tensor.layout.name)
     if kept is not None:
         return RawTensor(name, kept, tensor.rows, tensor.cols, tensor.data.view(_stored_dtype(kept)))
+    repacking = REPACKINGS.get(tensor.layout.name)
+    if repacking is not None:
+        return RawTensor(name, repacking.format, tensor.rows, tensor.cols, _repacked(tensor, repacking))
     values = _dequantise(tensor)
     bits = tensor.layout.size * 8 / tensor.layout.values
     nearest: TensorFormat = "q4_1" if bits <= _MOST_BITS_AS_Q4 else "q8_0"
     wide = RawTensor(name, "f32", tensor.rows, tensor.cols, values)
     return requantize(wide, nearest if tensor.cols % BLOCK_VALUES == 0 else "f16")
+
+
+def _repacked(tensor: GgufTensor, repacking: Repacking) -> NDArray[np.uint8]:
+    try:
+        return repacking.blocks(tensor.data.reshape(-1, tensor.layout.size)).reshape(tensor.rows, -1)
+    except ValueError as error:
+        raise ModelError(f"tensor {tensor.name!r} cannot become {repacking.format}: {error}") from error
 
 
 def to_f32(tensor: RawTensor) -> NDArray[np.float32]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sapwood.errors import ModelError
+from sapwood.model.families import FAMILIES, Family, sliding_layers
 from sapwood.model.rope import RopeSpec, yarn_attention_scale
-from sapwood.model.spec import FAMILIES, Family, ModelSpec
+from sapwood.model.spec import Experts, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sapwood.model.facts import Facts
+    from sapwood.model.ops import Activation
 
 
 def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
@@ -20,13 +24,13 @@ def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
     Raises ModelError for a family, option or rope scaling that is not computed here, or a missing key.
     """
     family = _family(config)
-    _refuse_options(config)
+    _refuse_options(config, family)
     heads, layers = config.integer("num_attention_heads"), config.integer("num_hidden_layers")
     hidden = config.integer("hidden_size")
     head_dim = config.integer("head_dim", hidden // max(heads, 1))
     biased = family.biases == "attention_bias" and config.flag("attention_bias", False)
     window, sliding = _sliding(config, family, layers)
-    rope = _rope(config, head_dim)
+    rope, experts = _rope(config, head_dim), _experts(config, family)
     return ModelSpec(
         family=family.name,
         vocab_size=config.integer("vocab_size"),
@@ -35,14 +39,20 @@ def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
         heads=heads,
         kv_heads=config.integer("num_key_value_heads", heads),
         head_dim=head_dim,
-        ffn_size=config.integer("intermediate_size"),
+        ffn_size=_ffn_size(config, experts),
         max_context=_max_context(config, rope),
         norm_eps=config.number("rms_norm_eps", 1e-6),
         rope=rope,
-        tied=config.flag("tie_word_embeddings", False),
+        tied=config.flag("tie_word_embeddings", family.tied),
         qkv_bias=biased or family.biases == "qkv",
         o_bias=biased,
         qk_norm=family.qk_norm,
+        post_norms=family.post_norms,
+        activation=family.activation,
+        embed_scale=math.sqrt(hidden) if family.scaled_embedding else 1.0,
+        attention_scale=_attention_scale(config, family, head_dim),
+        experts=experts,
+        local_rope=_local_rope(config, family, head_dim),
         sliding_window=window,
         sliding_layers=sliding,
         bos_token_id=config.integer("bos_token_id") if config.has("bos_token_id") else None,
@@ -59,17 +69,53 @@ def _family(config: Facts) -> Family:
     return FAMILIES[name]
 
 
-def _refuse_options(config: Facts) -> None:
+_ACTIVATIONS: Mapping[str, Activation] = MappingProxyType(
+    {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+)
+
+
+def _refuse_options(config: Facts, family: Family) -> None:
     if config.has("quantization_config"):
         raise ModelError(
             f"{config.source}: quantised safetensors ('quantization_config') are not supported",
             hint="use the unquantised checkpoint or a GGUF file of the same model",
         )
-    activation = config.text("hidden_act", "silu")
-    if activation not in ("silu", "swish"):
-        raise ModelError(f"{config.source}: 'hidden_act' is {activation!r}; only silu is supported")
+    for key in ("hidden_act", "hidden_activation"):
+        if config.has(key) and _ACTIVATIONS.get(config.text(key)) != family.activation:
+            raise ModelError(
+                f"{config.source}: {key!r} is {config.text(key)!r}; only {family.activation} is supported"
+            )
     if config.flag("mlp_bias", False):
         raise ModelError(f"{config.source}: 'mlp_bias' is true; biases in the MLP are not supported")
+    for key in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
+        if config.values.get(key):
+            raise ModelError(f"{config.source}: {key!r} is {config.values[key]}; it is not supported")
+    if config.integer("decoder_sparse_step", 1) != 1 or config.values.get("mlp_only_layers"):
+        raise ModelError(f"{config.source}: some layers have no experts; all or none are supported")
+
+
+def _experts(config: Facts, family: Family) -> Experts | None:
+    key = "num_local_experts" if config.has("num_local_experts") else "num_experts"
+    if not config.integer(key, 0):
+        return None
+    normalised = config.flag("norm_topk_prob", family.experts_normalised)
+    return Experts(config.integer(key), config.integer("num_experts_per_tok"), normalised)
+
+
+def _attention_scale(config: Facts, family: Family, head_dim: int) -> float | None:
+    if not family.query_scalar:
+        return None
+    scalar = config.number("query_pre_attn_scalar", head_dim)
+    if scalar <= 0:
+        raise ModelError(f"{config.source}: 'query_pre_attn_scalar' is {scalar}; it must be above 0")
+    return float(scalar**-0.5)
+
+
+def _ffn_size(config: Facts, experts: Experts | None) -> int:
+    """Mixtral calls an expert's size what it would call the MLP's."""
+    if experts is not None and config.has("moe_intermediate_size"):
+        return config.integer("moe_intermediate_size")
+    return config.integer("intermediate_size")
 
 
 def _sliding(config: Facts, family: Family, layers: int) -> tuple[int | None, tuple[bool, ...]]:
@@ -80,23 +126,45 @@ def _sliding(config: Facts, family: Family, layers: int) -> tuple[int | None, tu
     listed = config.values.get("layer_types")
     if isinstance(listed, list):
         flags = tuple(kind == "sliding_attention" for kind in listed)
-    elif family.sliding == "every":
-        flags = (True,) * len(none)
     else:
+        period = config.integer("sliding_window_pattern", family.sliding_period)
         first = config.integer("max_window_layers", 28)
-        flags = tuple(i >= first for i in range(len(none)))
+        flags = sliding_layers(family, len(none), first=first, period=period)
     return (config.integer("sliding_window"), flags) if any(flags) else (None, flags)
 
 
-def _rope(config: Facts, head_dim: int) -> RopeSpec:
+def _rope_facts(config: Facts, kind: str = "full_attention") -> Facts:
+    """The rope's own table; Gemma 3 has one for each kind of layer."""
     rope = config.table("rope_parameters") if config.has("rope_parameters") else config.table("rope_scaling")
+    return rope.table(kind) if rope.has("full_attention") else rope
+
+
+def _local_rope(config: Facts, family: Family, head_dim: int) -> RopeSpec | None:
+    if family.local_theta is None:
+        return None
+    theta = config.number("rope_local_base_freq", family.local_theta)
+    if config.table("rope_parameters").has("sliding_attention"):
+        theta = _rope_facts(config, "sliding_attention").number("rope_theta", theta)
+    return RopeSpec(theta, head_dim)
+
+
+def _rope(config: Facts, head_dim: int) -> RopeSpec:
+    rope = _rope_facts(config)
     kind = rope.text("rope_type", rope.text("type", "default"))
     theta = rope.number("rope_theta", config.number("rope_theta", 10_000.0))
     partial = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     dim = int(head_dim * partial)
     if kind == "default":
         return RopeSpec(theta, dim)
-    readers = {"linear": _linear, "dynamic": _ntk, "ntk": _ntk, "yarn": _yarn, "llama3": _llama3}
+    readers = {
+        "linear": _linear,
+        "dynamic": _ntk,
+        "ntk": _ntk,
+        "yarn": _yarn,
+        "llama3": _llama3,
+        "longrope": _longrope,
+        "su": _longrope,
+    }
     if kind not in readers:
         raise ModelError(
             f"{config.source}: the rope scaling {kind!r} is not supported; known are {', '.join(readers)}"
@@ -122,6 +190,21 @@ def _llama3(rope: Facts, config: Facts, theta: float, dim: int) -> RopeSpec:
         original_max_position=_original_context(rope, config),
         low_freq_factor=rope.number("low_freq_factor"),
         high_freq_factor=rope.number("high_freq_factor"),
+    )
+
+
+def _longrope(rope: Facts, config: Facts, theta: float, dim: int) -> RopeSpec:
+    """LongRoPE changes its factors with the length of a text; stored keys allow one choice, by the longest."""
+    longest, original = config.integer("max_position_embeddings"), _original_context(rope, config)
+    factors = rope.numbers("long_factor" if longest > original else "short_factor")
+    return RopeSpec(
+        theta,
+        dim,
+        "longrope",
+        rope.number("factor", longest / max(original, 1)),
+        original_max_position=original,
+        attention_factor=rope.number("attention_factor") if rope.has("attention_factor") else None,
+        freq_factors=factors,
     )
 
 

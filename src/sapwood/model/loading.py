@@ -34,7 +34,8 @@ Progress = Callable[[str], None]
 _FORMATS: Mapping[str, TensorFormat] = MappingProxyType(
     {"f32": "f32", "f16": "f16", "q8": "q8_0", "q4": "q4_1"}
 )
-_VECTORS = ("norm", "bias")
+_KEPT = ("norm", "bias", "router")
+"""Vectors, and what chooses the experts: a small matrix whose rounding would send tokens elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,13 +121,16 @@ def available_cores() -> int:
 
 
 def _with_weights(checkpoint: Checkpoint, weights: WeightFormat) -> Checkpoint:
-    """The matrices in another format; vectors stay. Rows that blocks do not divide become f16, with a notice."""
+    """The matrices in another format; vectors and routers stay.
+
+    Rows that blocks do not divide become f16, with a notice.
+    """
     if weights == "auto":
         return checkpoint
     wanted, kept = _FORMATS[weights], 0
     tensors: dict[str, RawTensor] = {}
     for name, tensor in checkpoint.tensors.items():
-        if name.endswith(_VECTORS):
+        if name.endswith(_KEPT):
             tensors[name] = tensor
             continue
         fits = not wanted.startswith("q") or tensor.cols % 32 == 0

@@ -6,9 +6,9 @@ step and handed to every layer (the plan/run split of FlashInfer, Ye et al. 2025
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sapwood.config import Compute
     from sapwood.model.kv import KvPool
     from sapwood.model.tensor import RawTensor
+
+
+Activation = Literal["silu", "gelu_tanh"]
+"""silu(g) = g / (1 + exp(-g)); gelu_tanh is GELU by its tanh approximation (Hendrycks and Gimpel 2016)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,20 @@ class StepSpans:
     pages: NDArray[np.int32]
 
 
+class Program(Protocol):
+    """Calls of the ops over arrays that stay where they are; what they hold may change between runs."""
+
+    def run(self, plan: Any) -> None:
+        """Does them for the step that `plan` is of. Raises ValueError for one of other rows or another pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A program that is walked anew at each run."""
+
+    run: Callable[[Any], None]
+
+
 class Ops(Protocol):
     @property
     def name(self) -> str: ...
@@ -91,7 +109,10 @@ class Ops(Protocol):
         Raises ValueError for a bad page table.
         """
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None: ...
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        """out = norm(x), added to what is in `out` with `accumulate`."""
 
     def linear(
         self,
@@ -113,8 +134,9 @@ class Ops(Protocol):
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
-        """out = silu(norm(x) · gateᵀ) * (norm(x) · upᵀ)."""
+        """out = activation(norm(x) · gateᵀ) * (norm(x) · upᵀ)."""
 
     def rope_and_store(
         self,
@@ -136,5 +158,16 @@ class Ops(Protocol):
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
-        """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim]."""
+        """Causal attention of the step's queries over the pages, own tokens included; out [M, heads · head_dim].
+
+        Queries are multiplied by `scale`, rounded to float32; None means head_dim^-0.5.
+        """
+
+    def program(self, walk: Callable[[Any], None], plan: Any) -> Program:
+        """`run(plan)` of what comes back does what `walk(plan)` would, to the bit, for any plan of as many rows.
+
+        `walk` is to call rms_norm, linear, gated_linear, rope_and_store and attention, and nothing else that matters:
+        it may be called now, to note what it asks for, or at each run. Nothing is computed before `run`.
+        """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sapwood.config import Compute
     from sapwood.model import _native
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
 
 MOST_THREADS = 256
@@ -47,6 +47,20 @@ class NativePlan:
 
     spans: _native.Spans
     layers: Sequence[_native.LayerPages]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeProgram:
+    """A recording of the kernels' calls, over the pages of one pool."""
+
+    workers: _native.Workers
+    layers: Sequence[_native.LayerPages]
+    recording: _native.Recording
+
+    def run(self, plan: NativePlan) -> None:
+        if plan.layers is not self.layers:
+            raise ValueError("spans of another pool")
+        self.recording.run(self.workers, plan.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,7 @@ class NativeOps:
             raise UsageError(f"cannot start {threads} threads: {error}", hint="lower --threads") from error
         self._arena = _native.Arena()
         self._attached: _Attached | None = None
+        self._recording: _native.Recording | None = None
 
     @property
     def threads(self) -> int:
@@ -96,8 +111,10 @@ class NativeOps:
         spans_ = self._native.Spans(spans.rows, spans.starts, spans.pages, kv.page_size, kv.pages)
         return NativePlan(spans_, self._layers_of(kv))
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
-        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out)
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out, accumulate, self._recording)
 
     def linear(
         self,
@@ -110,9 +127,11 @@ class NativeOps:
         accumulate: bool = False,
     ) -> None:
         if norm is None:
-            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate)
+            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate, self._recording)
         else:
-            self._native.linear(self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate)
+            self._native.linear(
+                self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate, self._recording
+            )
 
     def gated_linear(
         self,
@@ -122,11 +141,10 @@ class NativeOps:
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
-        if norm is None:
-            self._native.gated_linear(self._workers, x, gate, up, out, None, 0.0)
-        else:
-            self._native.gated_linear(self._workers, x, gate, up, out, norm.weight, norm.eps)
+        weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
+        self._native.gated_linear(self._workers, x, gate, up, out, weight, eps, activation, self._recording)
 
     def rope_and_store(
         self,
@@ -149,6 +167,7 @@ class NativeOps:
             q,
             k,
             eps,
+            self._recording,
         )
 
     def attention(
@@ -160,18 +179,28 @@ class NativeOps:
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
-        scale = float(np.float32(layout.head_dim**-0.5))
         self._native.attention(
             self._workers,
             plan.spans,
             qkv,
             self._shape(layout),
-            scale,
+            layout.head_dim**-0.5 if scale is None else scale,
             window or 0,
             plan.layers[layer],
             out,
+            self._recording,
         )
+
+    def program(self, walk: Callable[[NativePlan], None], plan: NativePlan) -> NativeProgram:
+        recording = self._native.Recording(plan.spans)
+        self._recording = recording
+        try:
+            walk(plan)
+        finally:
+            self._recording = None
+        return NativeProgram(self._workers, plan.layers, recording)
 
     def _shape(self, layout: HeadLayout) -> _native.HeadShape:
         return self._native.HeadShape(layout.heads, layout.kv_heads, layout.head_dim)

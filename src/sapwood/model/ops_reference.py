@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from sapwood.model import exact_float as ef
 from sapwood.model.gguf_convert import blocks_of, to_f32
+from sapwood.model.ops import Walk
 from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from sapwood.config import Compute
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
 
 _TILE = 64
@@ -76,8 +77,11 @@ class ReferenceOps:
             table += len(pages)
         return ReferencePlan(tuple(plans), kv)
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
-        out[:] = ef.rms_norm(x, norm.weight, norm.eps)
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        y = ef.rms_norm(x, norm.weight, norm.eps)
+        out[:] = out + y if accumulate else y
 
     def linear(
         self,
@@ -102,9 +106,10 @@ class ReferenceOps:
         out: NDArray[np.float32],
         *,
         norm: Norm | None = None,
+        activation: Activation = "silu",
     ) -> None:
         x = _normed(x, norm)
-        out[:] = ef.silu(_product(x, gate)) * _product(x, up)
+        out[:] = ef.ACTIVATIONS[activation](_product(x, gate)) * _product(x, up)
 
     def rope_and_store(
         self,
@@ -138,10 +143,11 @@ class ReferenceOps:
         out: NDArray[np.float32],
         *,
         window: int | None = None,
+        scale: float | None = None,
     ) -> None:
         group = layout.heads // layout.kv_heads
-        scale = _F32(layout.head_dim**-0.5)
-        queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * scale
+        factor = _F32(layout.head_dim**-0.5 if scale is None else scale)
+        queries = qkv.reshape(len(qkv), -1, layout.head_dim)[:, : layout.heads] * factor
         result = out.reshape(len(out), layout.heads, layout.head_dim)
         kv = plan.kv
         for span in plan.spans:
@@ -151,6 +157,9 @@ class ReferenceOps:
                 seen = _Seen(span.start + i, window)
                 for h in range(layout.heads):
                     result[row, h] = seen.attend(queries[row, h], keys[:, h // group], values[:, h // group])
+
+    def program(self, walk: Callable[[ReferencePlan], None], plan: ReferencePlan) -> Walk:  # noqa: ARG002
+        return Walk(walk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sapwood.errors import ModelError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-RopeScaling = Literal["none", "linear", "ntk", "yarn", "llama3"]
+RopeScaling = Literal["none", "linear", "ntk", "yarn", "llama3", "longrope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class RopeSpec:
         dim: how many leading values of a head are turned; even.
         scaling: how the frequencies are stretched beyond the trained context.
         factor: the stretch (all scalings but `none`).
-        original_max_position: trained context (ntk, yarn, llama3).
+        original_max_position: trained context (ntk, yarn, llama3, longrope).
         low_freq_factor, high_freq_factor: llama3's edges, in wavelengths per trained context.
         beta_fast, beta_slow: yarn's edges, in rotations per trained context.
-        attention_factor: yarn's multiplier of cos and sin; None derives it from `factor`.
+        attention_factor: yarn's or longrope's multiplier of cos and sin; None derives it from `factor`.
         truncate: yarn rounds its edges to whole dimensions.
-        freq_factors: divisors of the frequencies that a GGUF file carries (`rope_freqs.weight`), or None.
+        freq_factors: divisors of the frequencies (`rope_freqs.weight` of a GGUF file, longrope's factors), or None.
     """
 
     theta: float
@@ -56,7 +56,7 @@ class RopeSpec:
     freq_factors: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        needs_context = self.scaling in ("ntk", "yarn", "llama3")
+        needs_context = self.scaling in ("ntk", "yarn", "llama3", "longrope")
         checks = (
             ("theta", math.isfinite(self.theta) and self.theta > 1.0, "a finite number above 1"),
             ("dim", self.dim >= 2 and self.dim % 2 == 0, "even and at least 2"),
@@ -67,6 +67,11 @@ class RopeSpec:
                 "original_max_position",
                 not needs_context or (self.original_max_position or 0) > 0,
                 f"set for {self.scaling} scaling",
+            ),
+            (
+                "original_max_position",
+                self.scaling != "longrope" or self.original_max_position != 1,
+                "above 1",
             ),
             ("high_freq_factor", 0 < self.low_freq_factor < self.high_freq_factor, "above low_freq_factor"),
             (
@@ -94,6 +99,8 @@ class RopeSpec:
             inverse, scale = self._yarn(inverse), self._yarn_attention()
         elif self.scaling == "llama3":
             inverse = self._llama3(inverse)
+        elif self.scaling == "longrope":
+            scale = self._longrope_attention()
         if self.freq_factors is not None:
             inverse = inverse / np.asarray(self.freq_factors, dtype=np.float64)
         return RopeFrequencies(inverse, scale)
@@ -139,6 +146,13 @@ class RopeSpec:
         """The dimension that turns `rotations` times over the trained context."""
         context = float(self.original_max_position or 0)
         return self.dim * math.log(context / (rotations * 2.0 * math.pi)) / (2.0 * math.log(self.theta))
+
+    def _longrope_attention(self) -> float:
+        """LongRoPE (arXiv 2402.13753): √(1 + ln(factor) / ln(trained context)), 1 where nothing is stretched."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        context = float(self.original_max_position or 0)
+        return math.sqrt(1.0 + math.log(self.factor) / math.log(context)) if self.factor > 1.0 else 1.0
 
     def _yarn_attention(self) -> float:
         if self.attention_factor is not None:

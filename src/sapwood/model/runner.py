@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sapwood.errors import DeadEndError
 from sapwood.model import sampler
+from sapwood.model.last_tokens import LastTokens
 from sapwood.model.ops import StepSpans
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.types import TokenLogprob
@@ -29,10 +31,11 @@ _SCORED_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A work and its rows of the step."""
+    """A work and its rows of the step; none if its last row was kept from before."""
 
     work: SequenceWork
     rows: slice
+    kept: NDArray[np.float32] | None = None
 
 
 class ModelRunner:
@@ -41,20 +44,42 @@ class ModelRunner:
     def __init__(self, decoder: Decoder, kv: KvPool) -> None:
         self.decoder = decoder
         self.kv = kv
+        self.last_tokens = LastTokens(kv)
+        self.recalled: Collection[int] = ()
+        """Sequences of the last step that were not computed: they end prompts that came before."""
 
     def run(self, plan: StepPlan) -> StepResult:
-        tokens = np.concatenate([w.tokens for w in plan.works])
-        hidden = self.decoder.forward(tokens, _spans(plan), self.kv)
-        shares = list(_shares(plan))
+        kept = self.last_tokens.recall(plan.works)
+        self.recalled = kept.keys()
+        shares = list(_shares(plan.works, kept))
+        hidden = self._computed([s.work for s in shares if s.kept is None])
+        for share in shares:
+            if share.kept is None:
+                self.last_tokens.keep(share.work, hidden[share.rows.stop - 1])
         drawn = self._drawn(hidden, [s for s in shares if s.work.sample is not None])
         return StepResult(plan.step, tuple(self._result(hidden, s, drawn) for s in shares))
 
+    def _computed(self, works: list[SequenceWork]) -> NDArray[np.float32]:
+        """The final hidden rows of all their tokens."""
+        if not works:
+            return np.empty((0, 0), np.float32)
+        tokens = _joined([work.tokens for work in works])
+        return self.decoder.forward(tokens, _spans(works), self.kv)
+
     def _drawn(self, hidden: NDArray[np.float32], shares: list[_Share]) -> dict[int, NDArray[np.float32]]:
-        """Logits of the last row of each work that draws, by sequence."""
+        """Logits [1 + guesses, vocab_size] of the last rows of each work that draws, by sequence."""
         if not shares:
             return {}
-        logits = self.decoder.logits(hidden[[s.rows.stop - 1 for s in shares]])
-        return {share.work.seq: row for share, row in zip(shares, logits, strict=True)}
+        if len(shares) == len(hidden) and not self.recalled:
+            rows = hidden
+        else:
+            rows = np.concatenate([_last_rows(hidden, share) for share in shares])
+        logits = self.decoder.logits(rows)
+        counts = [1 + len(share.work.guesses) for share in shares]
+        return {
+            share.work.seq: logits[end - count : end]
+            for share, count, end in zip(shares, counts, accumulate(counts), strict=True)
+        }
 
     def _result(
         self, hidden: NDArray[np.float32], share: _Share, drawn: dict[int, NDArray[np.float32]]
@@ -62,7 +87,7 @@ class ModelRunner:
         work = share.work
         try:
             scores = tuple(self._scores(hidden, share))
-            token = sampler.draw(drawn[work.seq], work.sample) if work.sample is not None else None
+            token = sampler.draw(drawn[work.seq][0], work.sample) if work.sample is not None else None
         except DeadEndError as error:
             return SequenceResult(work.seq, error=error.message, dead_end=True)
         except ValueError as error:
@@ -70,7 +95,10 @@ class ModelRunner:
         except Exception as error:  # Whatever it is, it is about this sequence: the others get their tokens.
             _log.exception("sequence %d could not be drawn for", work.seq)
             return SequenceResult(work.seq, error=f"{type(error).__name__}: {error}")
-        return SequenceResult(work.seq, token, scores)
+        if token is None or not work.guesses:
+            return SequenceResult(work.seq, token, scores)
+        followed = tuple(_followed(drawn[work.seq], work, token))
+        return SequenceResult(work.seq, token, scores, followed=followed)
 
     def _scores(self, hidden: NDArray[np.float32], share: _Share) -> Iterator[TokenLogprob]:
         work = share.work
@@ -85,16 +113,43 @@ class ModelRunner:
                 yield sampler.score(row, target, work.score)
 
 
-def _spans(plan: StepPlan) -> StepSpans:
+def _last_rows(hidden: NDArray[np.float32], share: _Share) -> NDArray[np.float32]:
+    """[1 + guesses, hidden_size]: what is drawn from."""
+    if share.kept is not None:
+        return share.kept[None]
+    return hidden[share.rows.stop - 1 - len(share.work.guesses) : share.rows.stop]
+
+
+def _followed(logits: NDArray[np.float32], work: SequenceWork, drawn: TokenLogprob) -> Iterator[TokenLogprob]:
+    """The draws after each guess, for as long as what was drawn is what was guessed."""
+    draft = work.tokens[-len(work.guesses) :].tolist()
+    for guess, row, order in zip(draft, logits[1:], work.guesses, strict=True):
+        if drawn.token != guess:
+            return
+        try:
+            drawn = sampler.draw(row, order)
+        except Exception:  # Whatever it is, it is told when this draw is the next of its sequence.
+            return
+        yield drawn
+
+
+def _spans(works: list[SequenceWork]) -> StepSpans:
     return StepSpans(
-        np.array([len(w.tokens) for w in plan.works], np.int32),
-        np.array([w.start for w in plan.works], np.int32),
-        np.ascontiguousarray(np.concatenate([w.pages for w in plan.works]), np.int32),
+        np.array([len(work.tokens) for work in works], np.int32),
+        np.array([work.start for work in works], np.int32),
+        np.ascontiguousarray(_joined([work.pages for work in works]), np.int32),
     )
 
 
-def _shares(plan: StepPlan) -> Iterator[_Share]:
+def _joined(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _shares(works: Iterable[SequenceWork], kept: Mapping[int, NDArray[np.float32]]) -> Iterator[_Share]:
     row = 0
-    for work in plan.works:
-        yield _Share(work, slice(row, row + len(work.tokens)))
-        row += len(work.tokens)
+    for work in works:
+        if work.seq in kept:
+            yield _Share(work, slice(row, row), kept[work.seq])
+        else:
+            yield _Share(work, slice(row, row + len(work.tokens)))
+            row += len(work.tokens)

@@ -6,6 +6,7 @@ not depend on the batch, on what was drawn before, or on how often a sequence wa
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +59,10 @@ def score(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:
 
 
 def _require_finite(logits: NDArray[np.float32]) -> None:
-    if not np.isfinite(logits).all():
+    # A sum is finite only if all its terms are, and is had in one pass; where it overflows each one is looked at.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(logits)
+    if not math.isfinite(total) and not np.isfinite(logits).all():
         raise ValueError("the model gave a logit that is not finite")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sapwood.sched.draft import Drafts
 from sapwood.sched.order import Order, order_for
 from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
 from sapwood.sched.scheduler import Scheduler
@@ -9,6 +10,7 @@ from sapwood.sched.sequence import Reuse, Sequence
 
 __all__ = [
     "Admitted",
+    "Drafts",
     "Notice",
     "Order",
     "Outcome",

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from sapwood.cache import History
-from sapwood.sched.sequence import Reuse
+from dataclasses import replace
+
+from sapwood.cache import History, PrefixCache
+from sapwood.sched.sequence import Reuse, Sequence
+
+
+def reuse_of(cache: PrefixCache, sequence: Sequence, in_flight: int, *, indexed: bool) -> Reuse:
+    """Where the prompt's tokens come from, at its first admission; `indexed` says whether anything is remembered."""
+    if indexed and sequence.reads_cache:
+        history = cache.history(sequence.namespace, sequence.tokens[:-1])
+        reuse = account(sequence.prompt_len, cache.page_size, history, in_flight, sequence.readable)
+    else:
+        reuse = account_unread(sequence.prompt_len)
+    since = sequence.follows_since
+    return replace(reuse, waited_seconds=0.0 if since is None else cache.now - since)
 
 
 def account(

@@ -35,7 +35,10 @@ class Outcome:
     """This step computed the prompt's last token for the first time since admission."""
     computed: int = 0
     """Tokens this step computed for it."""
-    drawn: TokenLogprob | None = None
+    drawn: tuple[TokenLogprob, ...] = ()
+    """Several where guesses were right. The sequence has them all; who finds that it ends before drops the rest."""
+    guessed: int = 0
+    """Of the tokens computed, how many were guesses, right or wrong."""
     error: str | None = None
     """It failed; the scheduler has already dropped it."""
     dead_end: bool = False

@@ -3,7 +3,8 @@
 There is no prefill phase and no decode phase: a sequence has tokens computed and tokens wanted, and a step
 closes part of that gap under one token budget. The budget is spent in this order:
 
-1. running sequences one token short of their end (they decode), oldest first;
+1. running sequences one token short of their end (they decode), oldest first; what 2. leaves of the budget
+   may go to guesses of what they say next (`draft`), of which nobody else notices anything;
 2. running sequences with a longer gap (their prompt is being read), and waiting ones, in the policy's order,
    while the pool can hold them. `share` says who reads how much: half goes to the oldest, and a short prompt
    need not wait for the end of a long one.
@@ -36,15 +37,16 @@ in which it went.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from sapwood.cache import PageIds, PrefixCache, ScoreStore
 from sapwood.config import SchedulerConfig
 from sapwood.errors import OutOfPagesError
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
-from sapwood.sched.accounting import account, account_unread
+from sapwood.sched.accounting import reuse_of
 from sapwood.sched.beside_pins import make_room, reaches_its_end
+from sapwood.sched.draft import Drafts
 from sapwood.sched.in_flight import InFlight, Overlap, follow
+from sapwood.sched.letting_go import commit, release, vacate
 from sapwood.sched.order import Order, order_for
 from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
 from sapwood.sched.sequence import Sequence
@@ -59,7 +61,8 @@ class Scheduler:
     """Owns every live sequence's lease. All methods are called between steps, by one thread.
 
     `order` overrides the configured policy. `reuse` says whether the cache has an index at all; without one
-    every prompt token is accounted as `reuse_off`. `scores` are of prompts, kept to be read again.
+    every prompt token is accounted as `reuse_off`. `scores` are of prompts, kept to be read again. `drafts` guess
+    what those that decode will say; without them nothing is guessed.
     """
 
     def __init__(
@@ -70,10 +73,12 @@ class Scheduler:
         *,
         reuse: bool = True,
         scores: ScoreStore | None = None,
+        drafts: Drafts | None = None,
     ) -> None:
         self._cache = cache
         self._reuse = reuse
         self._scores = scores if scores is not None and reuse else ScoreStore(0)
+        self._drafts = drafts
         self._chunk_tokens = config.chunk_tokens
         self._max_running = config.max_running
         self._order = order if order is not None else order_for(config)
@@ -117,7 +122,9 @@ class Scheduler:
         if sequence is None:
             return False
         self._unseat(sequence)
-        self._vacate(sequence)
+        vacate(self._cache, sequence)
+        if self._drafts is not None:
+            self._drafts.remember(sequence)
         return True
 
     abort = finish
@@ -139,10 +146,12 @@ class Scheduler:
         if self._order.preempts:
             self._make_way()
         decoding, reading = self._by_gap()
-        works = self._decode(decoding)
-        share = Share(self._chunk_tokens - len(works), [s for s in reading if s.id in self._running])
+        decoding = self._decode(decoding)
+        share = Share(self._chunk_tokens - len(decoding), [s for s in reading if s.id in self._running])
         self._admit(share)
-        works += [work_of(sequence, tokens, self._cache.page_size) for sequence, tokens in share.given()]
+        given = share.given()
+        works = self._decoding_works(decoding, [tokens for _, tokens in given])
+        works += [work_of(sequence, tokens, self._cache.page_size) for sequence, tokens in given]
         if not works:
             return None
         self._queue.charge((self._running[work.seq], len(work.tokens)) for work in works)
@@ -150,13 +159,18 @@ class Scheduler:
         self._planned = StepPlan(self._step, tuple(works))
         return self._planned
 
-    def apply(self, result: StepResult) -> list[Outcome]:
-        """Take in a step's result: commit what was computed, append what was drawn. In the plan's order."""
+    def apply(self, result: StepResult, seconds: float = 0.0) -> list[Outcome]:
+        """Take in a step's result: commit what was computed, append what was drawn. In the plan's order.
+
+        `seconds` is how long the step took, for what decides on drafts; 0 where nobody knows.
+        """
         plan, self._planned = self._planned, None
         if plan is None or plan.step != result.step or len(plan.works) != len(result.results):
             raise ValueError(
                 f"the result of step {result.step} does not answer the plan {plan and plan.step}"
             )
+        if self._drafts is not None:
+            self._drafts.saw(plan, seconds)
         pairs = zip(plan.works, result.results, strict=True)
         return [self._apply_one(work, answer) for work, answer in pairs]
 
@@ -167,19 +181,22 @@ class Scheduler:
         if answer.error is not None:
             # Its pages may hold anything: they are freed, never committed.
             self._unseat(sequence)
-            self._release(sequence)
+            release(self._cache, sequence)
             return Outcome(sequence, prompt_done=False, error=answer.error, dead_end=answer.dead_end)
-        before = sequence.computed
-        sequence.computed = work.start + len(work.tokens)
-        if before < sequence.prompt_len or len(work.tokens) > 1:
-            self._commit(sequence)
+        before, guessed = sequence.computed, len(work.guesses)
+        sequence.computed = work.start + len(work.tokens) - guessed + len(answer.followed)
+        if before < sequence.prompt_len or len(work.tokens) - guessed > 1:
+            commit(self._cache, sequence)
         if sequence.scores is not None and answer.scores:
             sequence.scores.add(answer.scores)
             sequence.scores.keep(self._scores)
-        if answer.drawn is not None:
-            sequence.append(answer.drawn.token)
+        drawn = () if answer.drawn is None else (answer.drawn, *answer.followed)
+        for entry in drawn:
+            sequence.append(entry.token)
+        if guessed and self._drafts is not None:
+            self._drafts.settle(sequence, guessed, len(answer.followed))
         prompt_done = before < sequence.prompt_len <= sequence.computed
-        return Outcome(sequence, prompt_done, len(work.tokens), answer.drawn)
+        return Outcome(sequence, prompt_done, len(work.tokens), drawn, guessed)
 
     # ---- running sequences -------------------------------------------------------------------------------
 
@@ -192,14 +209,21 @@ class Scheduler:
         ranked = sorted(self._running.values(), key=self._rank)
         return [s for s in ranked if s.gap == 1], [s for s in ranked if s.gap > 1]
 
-    def _decode(self, decoding: list[Sequence]) -> list[SequenceWork]:
-        works: list[SequenceWork] = []
-        for sequence in decoding:
-            if len(works) == self._chunk_tokens:
+    def _decode(self, ready: list[Sequence]) -> list[Sequence]:
+        """Those of them that do, with a page for the token that comes next."""
+        decoding: list[Sequence] = []
+        for sequence in ready:
+            if len(decoding) == self._chunk_tokens:
                 break
             if sequence.id in self._running and self._grow_or_preempt(sequence):
-                works.append(work_of(sequence, 1, self._cache.page_size))
-        return works
+                decoding.append(sequence)
+        return decoding
+
+    def _decoding_works(self, decoding: list[Sequence], reading: list[int]) -> list[SequenceWork]:
+        if self._drafts is None:
+            return [work_of(sequence, 1, self._cache.page_size) for sequence in decoding]
+        left = self._chunk_tokens - sum(reading)
+        return self._drafts.works(decoding, reading, left, evicting=not len(self._queue))
 
     def _grow_or_preempt(self, sequence: Sequence) -> bool:
         """Make its lease cover all its tokens, preempting the last in rank until it does. False if it went."""
@@ -217,7 +241,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self._unseat(sequence)
         self._queue.put_back(sequence)  # First: what it lets go of is still waited for.
-        self._vacate(sequence)
+        vacate(self._cache, sequence)
         sequence.computed = 0
         sequence.preemptions += 1
         self._preemptions += 1
@@ -258,7 +282,7 @@ class Scheduler:
 
     def _admit(self, share: Share) -> None:
         """Seat waiting sequences while budget, seats and pages allow."""
-        if not share.open or len(self._running) >= self._max_running:
+        if not len(self._queue) or not share.open or len(self._running) >= self._max_running:
             return
         in_flight = InFlight(self._cache, [sequence for sequence, _ in share.given()])
         left_out, evicting = 0, True
@@ -354,14 +378,7 @@ class Scheduler:
 
     def _account(self, sequence: Sequence, in_flight: int) -> None:
         """Once per sequence: what is read again after a preemption is nobody's hit or miss."""
-        if sequence.reads_cache and self._reuse:
-            history = self._cache.history(sequence.namespace, sequence.tokens[:-1])
-            readable = sequence.readable
-            reuse = account(sequence.prompt_len, self._cache.page_size, history, in_flight, readable)
-        else:
-            reuse = account_unread(sequence.prompt_len)
-        since = sequence.follows_since
-        sequence.reuse = replace(reuse, waited_seconds=0.0 if since is None else self._cache.now - since)
+        sequence.reuse = reuse_of(self._cache, sequence, in_flight, indexed=self._reuse)
         self._notices.append(Admitted(sequence))
 
     # ---- seats and leases ------------------------------------------------------------------------------------
@@ -375,23 +392,6 @@ class Scheduler:
         self._running_per_request[sequence.arrival] -= 1
         if self._running_per_request[sequence.arrival] == 0:
             del self._running_per_request[sequence.arrival]
-
-    def _commit(self, sequence: Sequence) -> None:
-        assert sequence.lease is not None
-        self._cache.commit(sequence.lease, sequence.tokens[: sequence.computed])
-
-    def _vacate(self, sequence: Sequence) -> None:
-        self._commit(sequence)
-        assert sequence.lease is not None
-        for wish in sequence.request.retain:
-            end = sequence.prompt_len if wish.end is None else wish.end
-            self._cache.retain(sequence.lease, wish.priority, wish.seconds, wish.start, end)
-        self._release(sequence)
-
-    def _release(self, sequence: Sequence) -> None:
-        assert sequence.lease is not None
-        self._cache.release(sequence.lease)
-        sequence.lease = None
 
     def _expect_between_steps(self, verb: str) -> None:
         if self._planned is not None:

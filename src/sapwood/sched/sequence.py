@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sapwood.cache import Lease, Namespace
 from sapwood.plan import Guide
+from sapwood.sched.guessing import Guessing
 from sapwood.sched.prompt_scores import PromptScores
 from sapwood.types import Request, SamplingParams, SeqId
 
@@ -58,6 +59,7 @@ class Sequence:
         lease: the pages held while running, else None.
         reuse: the accounting of the first admission, None before it.
         scores: of the prompt's tokens, if they are wanted; one sample sees to them for all.
+        guessing: what is kept from draft to draft, once it might have had one.
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class Sequence:
         "followed",
         "follows",
         "follows_since",
+        "guessing",
         "guide",
         "id",
         "lease",
@@ -117,6 +120,7 @@ class Sequence:
         self.preemptions = 0
         self.lease: Lease | None = None
         self.reuse: Reuse | None = None
+        self.guessing: Guessing | None = None
         top = request.params.prompt_logprobs
         self.scores: PromptScores | None = None
         if top is not None and sample == 0:
@@ -204,3 +208,8 @@ class Sequence:
             self._buffer = grown
         self._buffer[self._length] = token
         self._length += 1
+
+    def drop(self, count: int) -> None:
+        """Forget the last `count` tokens: they were drawn behind the end of the answer."""
+        self._length -= count
+        self.computed = min(self.computed, self._length - 1)

@@ -140,6 +140,10 @@ def _explained(usages: Mapping[int, Usage], places: Mapping[int, Place]) -> Json
         "evicted_seconds_ago": next((round(seconds, 1) for seconds in ago if seconds is not None), None),
         "waited_for_leader_ms": max(round(1000 * usage.waited_for_leader_seconds) for usage in each),
         "time_saved_ms": round(1000 * sum(saved)) if len(saved) == len(each) else None,
+        "guessed": {
+            "tokens": sum(usage.guessed for usage in each),
+            "right": sum(usage.guessed_right for usage in each),
+        },
     }
 
 

@@ -72,6 +72,8 @@ class EngineCollector(Collector):
     def _counters(self, stats: EngineStats) -> Iterator[Metric]:
         plain = {
             "computed_tokens": ("Tokens computed, repeated work included.", stats.computed_tokens),
+            "guessed_tokens": ("Tokens of answers guessed ahead and checked.", stats.guessed_tokens),
+            "guessed_right_tokens": ("Guesses that became part of an answer.", stats.guessed_right_tokens),
             "preemptions": ("Times a running sequence gave up its pages.", stats.preemptions),
             "aborts": ("Requests whose client went away.", stats.aborts),
             "failures": ("Requests that ended with an error.", stats.failures),

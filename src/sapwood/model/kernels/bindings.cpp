@@ -7,13 +7,18 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "attention.h"
 #include "int_kernels.h"
 #include "linear.h"
+#include "program.h"
 #include "simd.h"
 
 namespace nb = nanobind;
@@ -69,6 +74,12 @@ KvType kv_named(const std::string& name) {
   throw std::invalid_argument("unknown KV type: " + name);
 }
 
+Activation activation_named(const std::string& name) {
+  if (name == "silu") return Activation::silu;
+  if (name == "gelu_tanh") return Activation::gelu_tanh;
+  throw std::invalid_argument("unknown activation: " + name);
+}
+
 // One layer's K and V pages; keeps the arrays alive.
 struct LayerPages {
   LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
@@ -109,6 +120,11 @@ struct Spans {
   void match(const LayerPages& layer) const {
     require(layer.view.page_size == size && layer.count() >= capacity_, "spans of another pool");
   }
+  // Whether what was checked for `other` holds for these: as many rows, of the same pool, within the rope tables.
+  void stand_in_for(const Spans& other, int positions) const {
+    require(total == other.total && size == other.size && capacity_ == other.capacity_, "spans of another program");
+    require(longest <= positions, "rope_and_store: position beyond the rope table");
+  }
   std::vector<Span> list;
   int total = 0, longest = 0, size = 0;
 
@@ -116,6 +132,32 @@ struct Spans {
   Ints pages_;
   int capacity_ = 0;
 };
+
+// A program and the spans that it was recorded for; keeps alive whatever its calls touch.
+struct Recording {
+  explicit Recording(const Spans& spans) : like(spans) {}
+  void run(Workers& workers, const Spans& spans) const {
+    spans.stand_in_for(like, positions);
+    nb::gil_scoped_release unlocked;
+    program.run(workers, spans);
+  }
+  Program<Spans> program;
+  Spans like;
+  int positions = std::numeric_limits<int>::max();  // in the shortest of its rope tables
+};
+
+// Does a call, or adds it to a recording with what it must keep alive. It takes no Python object apart: a recorded
+// call runs without the interpreter.
+template <class Call, class... Kept>
+void perform(Workers& workers, Recording* recording, const Spans* spans, Call call, const Kept&... kept) {
+  if (recording) {
+    auto keep = std::make_shared<std::tuple<Kept...>>(kept...);
+    recording->program.add([call, keep](Workers& w, const Spans& s) { call(w, &s); });
+    return;
+  }
+  nb::gil_scoped_release unlocked;
+  call(workers, spans);
+}
 
 const float* optional(const std::optional<ConstVector>& v, int width, const char* what) {
   if (!v) return nullptr;
@@ -130,40 +172,45 @@ Input input(ConstMatrix x, const std::optional<ConstVector>& norm, float eps) {
 Output output(Matrix out) { return {out.data(), stride(out)}; }
 
 void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out, std::optional<ConstVector> norm,
-             float eps, std::optional<ConstVector> bias, bool accumulate) {
+             float eps, std::optional<ConstVector> bias, bool accumulate, Recording* recording) {
   require(w.outputs() > 0 && cols(x) == w.inputs() && cols(out) == w.outputs() && rows(x) == rows(out),
           "linear: shapes do not fit");
   const Epilogue e{optional(bias, w.outputs(), "linear: bias of another width"), accumulate};
   const Input in = input(x, norm, eps);
   const Output to = output(out);
-  nb::gil_scoped_release unlocked;
-  linear(workers, in, w, to, e);
+  perform(workers, recording, nullptr, [in, &w, to, e](Workers& t, const Spans*) { linear(t, in, w, to, e); },
+          x, nb::find(w), out, norm, bias);
 }
 
 void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, const PackedMatrix& up, Matrix out,
-                   std::optional<ConstVector> norm, float eps) {
+                   std::optional<ConstVector> norm, float eps, const std::string& activation, Recording* recording) {
   require(gate.outputs() > 0 && cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
               cols(out) == gate.outputs() && rows(x) == rows(out) && gate.panels().size() == up.panels().size(),
           "gated_linear: shapes do not fit");
   const Input in = input(x, norm, eps);
   const Output to = output(out);
-  nb::gil_scoped_release unlocked;
-  gated_linear(workers, in, gate, up, to);
+  const Activation named = activation_named(activation);
+  perform(workers, recording, nullptr,
+          [in, &gate, &up, named, to](Workers& t, const Spans*) { gated_linear(t, in, gate, up, named, to); },
+          x, nb::find(gate), nb::find(up), out, norm);
 }
 
-void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out) {
+void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out, bool accumulate,
+               Recording* recording) {
   require(rows(x) == rows(out) && cols(x) == cols(out), "rms_norm: shapes do not fit");
   const Input in = input(x, weight, eps);
   const Output to = output(out);
-  nb::gil_scoped_release unlocked;
-  rms_norm(workers, in, cols(x), to);
+  const int width = cols(x);
+  perform(workers, recording, nullptr,
+          [in, width, to, accumulate](Workers& t, const Spans*) { rms_norm(t, in, width, to, accumulate); },
+          x, weight, out);
 }
 
 int width(HeadShape s) { return (s.heads + 2 * s.kv_heads) * s.head_dim; }
 
 void rope_and_store_(Workers& workers, const Spans& spans, Matrix qkv, HeadShape shape, ConstTable cos, ConstTable sin,
                      const LayerPages& layer, std::optional<ConstVector> q_norm, std::optional<ConstVector> k_norm,
-                     float eps) {
+                     float eps, Recording* recording) {
   const int half = cols(cos);
   require(rows(qkv) == spans.total && cols(qkv) == width(shape) && stride(qkv) == width(shape) && layer.fits(shape),
           "rope_and_store: shapes do not fit");
@@ -172,19 +219,30 @@ void rope_and_store_(Workers& workers, const Spans& spans, Matrix qkv, HeadShape
   spans.match(layer);
   const HeadNorms norms{optional(q_norm, shape.head_dim, "q_norm of another width"),
                         optional(k_norm, shape.head_dim, "k_norm of another width"), eps};
-  nb::gil_scoped_release unlocked;
-  rope_and_store(workers, spans.list, qkv.data(), shape, {cos.data(), sin.data(), 2 * half}, norms, layer.view);
+  if (recording) recording->positions = std::min({recording->positions, rows(cos), rows(sin)});
+  float* const values = qkv.data();
+  const RopeTable rope{cos.data(), sin.data(), 2 * half};
+  perform(workers, recording, &spans,
+          [values, shape, rope, norms, view = layer.view](Workers& t, const Spans* s) {
+            rope_and_store(t, s->list, values, shape, rope, norms, view);
+          },
+          qkv, cos, sin, nb::find(layer), q_norm, k_norm);
 }
 
 void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape shape, float scale, int window,
-                const LayerPages& layer, Matrix out) {
+                const LayerPages& layer, Matrix out, Recording* recording) {
   require(rows(qkv) == spans.total && cols(qkv) == width(shape) && stride(qkv) == width(shape) && layer.fits(shape) &&
               rows(out) == spans.total && cols(out) == shape.heads * shape.head_dim && stride(out) == cols(out),
           "attention: shapes do not fit");
   require(window >= 0, "attention: window must not be negative");
   spans.match(layer);
-  nb::gil_scoped_release unlocked;
-  attention(workers, spans.list, qkv.data(), shape, scale, window, layer.view, out.data());
+  const float* const values = qkv.data();
+  float* const to = out.data();
+  perform(workers, recording, &spans,
+          [values, shape, scale, window, view = layer.view, to](Workers& t, const Spans* s) {
+            attention(t, s->list, values, shape, scale, window, view, to);
+          },
+          qkv, nb::find(layer), out);
 }
 
 }  // namespace
@@ -223,14 +281,19 @@ NB_MODULE(_native, m) {
   nb::class_<Spans>(m, "Spans")
       .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
            "pages"_a.noconvert(), "page_size"_a, "capacity"_a);
+  nb::class_<Recording>(m, "Recording")
+      .def(nb::init<const Spans&>(), "spans"_a)
+      .def("run", &Recording::run, "workers"_a, "spans"_a)
+      .def("__len__", [](const Recording& r) { return r.program.size(); });
   m.def("linear", &linear_, "workers"_a, "x"_a.noconvert(), "w"_a, "out"_a.noconvert(), "norm"_a.noconvert().none(),
-        "eps"_a, "bias"_a.noconvert().none(), "accumulate"_a);
+        "eps"_a, "bias"_a.noconvert().none(), "accumulate"_a, "recording"_a.none() = nb::none());
   m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a.noconvert(), "gate"_a, "up"_a, "out"_a.noconvert(),
-        "norm"_a.noconvert().none(), "eps"_a);
+        "norm"_a.noconvert().none(), "eps"_a, "activation"_a, "recording"_a.none() = nb::none());
   m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a,
-        "out"_a.noconvert());
+        "out"_a.noconvert(), "accumulate"_a, "recording"_a.none() = nb::none());
   m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "cos"_a.noconvert(),
-        "sin"_a.noconvert(), "layer"_a, "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "eps"_a);
+        "sin"_a.noconvert(), "layer"_a, "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "eps"_a,
+        "recording"_a.none() = nb::none());
   m.def("attention", &attention_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "scale"_a, "window"_a,
-        "layer"_a, "out"_a.noconvert());
+        "layer"_a, "out"_a.noconvert(), "recording"_a.none() = nb::none());
 }

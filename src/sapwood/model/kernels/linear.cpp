@@ -197,11 +197,18 @@ void finish(const Panel& panel, int first_row, int rows, const float (*tile_out)
   }
 }
 
-void silu_times(const float (*gate)[kPanel], const float (*up)[kPanel], int rows, float (*out)[kPanel]) {
+// Both activations are g / (1 + exp(e)). GELU's tanh(u) is 1 - 2 / (exp(2u) + 1), so there e is -2u, a cubic of g.
+SAPWOOD_INLINE f32x8 exponent(Activation activation, f32x8 g) {
+  if (activation == Activation::silu) return -g;
+  return g * fma(g * g, splat(-0.0713548162726f), splat(-1.5957691216057f));
+}
+
+void activated_times(Activation activation, const float (*gate)[kPanel], const float (*up)[kPanel], int rows,
+                     float (*out)[kPanel]) {
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < kPanel; c += kLanes) {
       const f32x8 g = load(gate[r] + c);
-      store(out[r] + c, g / (splat(1.0f) + exp8(-g)) * load(up[r] + c));
+      store(out[r] + c, g / (splat(1.0f) + exp8(exponent(activation, g))) * load(up[r] + c));
     }
 }
 
@@ -245,7 +252,8 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
   });
 }
 
-void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Output out) {
+void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
+                  Output out) {
   const int depth = gate.inputs();
   const Wanted a = wanted(gate), b = wanted(up);
   const Inputs x =
@@ -260,7 +268,7 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
       const Panel &gp = pair[0], &upp = pair[1];
       if (x.count <= std::min(direct_limit(gp), direct_limit(upp))) {
         if (direct_some(pair, 2, depth, x, few) == 1) direct_some(pair + 1, 1, depth, x, few + 1);
-        silu_times(few[0], few[1], x.count, few[0]);
+        activated_times(activation, few[0], few[1], x.count, few[0]);
         finish(gp, 0, x.count, few[0], out, {});
         continue;
       }
@@ -272,14 +280,14 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
       const float* uw = unpacked(upp, depth, scratch);
       in_tiles(count, [&](int first_row, int n) {
         tiled_rows(upp, uw, depth, x, row + first_row, n, u);
-        silu_times(g + first_row, u, n, u);
+        activated_times(activation, g + first_row, u, n, u);
         finish(gp, row + first_row, n, u, out, {});
       });
     }
   });
 }
 
-void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y) {
+void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y, bool accumulate) {
   f32x8 squares = splat(0.0f);
   const int whole = width / kLanes * kLanes;
   for (int i = 0; i < whole; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
@@ -289,15 +297,18 @@ void rms_norm_row(const float* x, int width, const float* weight, float eps, flo
     squares = fma(load(rest), load(rest), squares);
   }
   const float scale = 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(width) + eps);
-  for (int i = 0; i < width; ++i) y[i] = x[i] * scale * weight[i];
+  for (int i = 0; i < width; ++i) {
+    const float v = x[i] * scale * weight[i];
+    y[i] = accumulate ? y[i] + v : v;
+  }
 }
 
-void rms_norm(Workers& workers, Input in, int width, Output out) {
+void rms_norm(Workers& workers, Input in, int width, Output out, bool accumulate) {
   constexpr int kPiece = 16;
   workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int) {
     const int last = std::min(in.rows, (i + 1) * kPiece);
     for (int r = i * kPiece; r < last; ++r)
-      rms_norm_row(in.x + r * in.ld, width, in.norm, in.eps, out.data + r * out.ld);
+      rms_norm_row(in.x + r * in.ld, width, in.norm, in.eps, out.data + r * out.ld, accumulate);
   });
 }
 

@@ -30,13 +30,16 @@ struct Output {
 // products, what int_kernels.h says.
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue);
 
-// out[m][n] = silu(gate chain) * (up chain): both products of one input, fused so that neither is stored.
-void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Output out);
+enum class Activation { silu, gelu_tanh };
+
+// out[m][n] = activation(gate chain) * (up chain): both products of one input, fused so that neither is stored.
+void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
+                  Output out);
 
 // y[m] = x[m] / sqrt(mean(x[m]²) + eps) * weight; the sum of squares has 8 fixed lanes and one fixed tree.
-void rms_norm(Workers& workers, Input in, int width, Output out);
+void rms_norm(Workers& workers, Input in, int width, Output out, bool accumulate);
 
 // The same for one row, for callers that are already inside a piece.
-void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y);
+void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y, bool accumulate = false);
 
 }  // namespace sapwood
