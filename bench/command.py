@@ -1,4 +1,4 @@
-"""The command line: `python -m bench [all|serve|kernels|perplexity|cache|step|report]`. Data to stdout, talk elsewhere."""
+"""The command line: `python -m bench [all|serve|kernels|…|report]`. Data to stdout, talk to stderr."""
 
 from __future__ import annotations
 

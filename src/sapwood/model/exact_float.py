@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def quantised(x: NDArray[np.float32]) -> QuantisedRows:
     A row that is not finite throughout becomes zeros with a scale of NaN.
     """
     exponents = (np.ascontiguousarray(np.abs(x)).view(np.int32).max(axis=1) >> 23) - 127
-    finite = exponents < 128
+    finite = np.asarray(exponents < 128)
     shift = np.clip(exponents - 14, -126, 126).astype(np.int32)
     with np.errstate(invalid="ignore"):
         scaled = np.where(finite[:, None], x, np.float32(0)) * np.ldexp(np.float32(1), -shift)[:, None]
@@ -107,13 +107,17 @@ def byte_chain(rows: ByteRows, weight: QuantisedWeight) -> NDArray[np.float32]:
     total = np.zeros((len(rows.q), len(weight.q)), np.float32)
     for b in range(rows.q.shape[1]):
         scale = rows.block_scale[:, b, None]
-        dots = (rows.q[:, b] @ weight.q[:, b].T.astype(np.float64)).astype(np.float32)
-        total = fma(dots * scale, weight.scale[None, :, b], total)
+        dots = rows.q[:, b] @ weight.q[:, b].T.astype(np.float64)
+        total = fma(_times(dots, scale), weight.scale[None, :, b], total)
         if weight.minimum is not None:
-            sums = rows.q[:, b].sum(axis=1).astype(np.float32)[:, None]
-            total = fma(sums * scale, weight.minimum[None, :, b], total)
+            sums = rows.q[:, b].sum(axis=1)[:, None]
+            total = fma(_times(sums, scale), weight.minimum[None, :, b], total)
+    return _times(total, rows.scale[:, None])
+
+
+def _times(a: NDArray[Any], b: NDArray[np.float32]) -> NDArray[np.float32]:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return np.asarray(total * rows.scale[:, None])
+        return np.asarray(a.astype(np.float32) * b)
 
 
 def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.float32]:
@@ -128,8 +132,7 @@ def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.floa
         total = fma(dots.astype(np.float32), weight.scale[None, :, b], total)
         if weight.minimum is not None:
             total = fma(q[:, b].sum(axis=1).astype(np.float32)[:, None], weight.minimum[None, :, b], total)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return np.asarray(total * rows.scale[:, None])
+    return _times(total, rows.scale[:, None])
 
 
 def sum_lanes(lanes: NDArray[np.float32]) -> NDArray[np.float32]:
