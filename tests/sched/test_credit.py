@@ -39,7 +39,7 @@ def test_a_source_is_believed_as_it_proves_right() -> None:
 
 def test_longer_agreement_is_worth_more() -> None:
     for source in ("own", "replies"):
-        chances = [Credit().chance(source, matched) for matched in range(1, 12)]  # type: ignore[arg-type]
+        chances = [Credit().chance(source, matched) for matched in range(1, 12)]
         assert chances == sorted(chances)
 
 
