@@ -77,7 +77,7 @@ def quantised(x: NDArray[np.float32]) -> QuantisedRows:
     A row that is not finite throughout becomes zeros with a scale of NaN.
     """
     exponents = (np.ascontiguousarray(np.abs(x)).view(np.int32).max(axis=1) >> 23) - 127
-    finite = np.asarray(exponents < 128)
+    finite: NDArray[np.bool_] = np.array(exponents < 128)
     shift = np.clip(exponents - 14, -126, 126).astype(np.int32)
     with np.errstate(invalid="ignore"):
         scaled = np.where(finite[:, None], x, np.float32(0)) * np.ldexp(np.float32(1), -shift)[:, None]
@@ -91,7 +91,7 @@ def quantised_to_8(x: NDArray[np.float32]) -> ByteRows:
 
     A row that is not finite throughout becomes zeros with a scale of NaN.
     """
-    finite = np.isfinite(x).all(axis=1)
+    finite: NDArray[np.bool_] = np.array(np.isfinite(x).all(axis=1))
     blocks = np.where(finite[:, None], x, np.float32(0)).reshape(len(x), -1, BLOCK)
     most = np.abs(blocks).max(axis=2)
     zero = most < np.float32(2.0**-100)
