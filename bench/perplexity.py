@@ -22,6 +22,7 @@ from .stats import Pair
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sapwood.config import Compute
     from sapwood.model.checkpoint import Checkpoint
     from sapwood.model.decoder import Decoder
 
@@ -76,14 +77,15 @@ def _rows(checkpoint: Checkpoint, tokens: NDArray[np.int32], threads: int) -> It
     from sapwood.model.decoder import Decoder
     from sapwood.model.ops_native import NativeOps
 
+    ways: tuple[Compute, ...] = ("f32", "auto", "int8")
     found = {}
-    for compute in ("f32", "auto"):
+    for compute in ways:
         tell(f"perplexity, compute {compute}")
-        found[compute] = perplexity(
-            Decoder(checkpoint.spec, checkpoint.tensors, NativeOps(threads, compute)), tokens
-        )
+        ops = NativeOps(threads, compute)
+        found[compute] = perplexity(Decoder(checkpoint.spec, checkpoint.tensors, ops), tokens)
     measure = Measure("perplexity", "", "lower", Goal("ratio", "at most", 1.01), counted=True)
-    yield Row("compute auto", measure, [Pair(found["auto"], found["f32"])], "compute f32")
+    for compute in ways[1:]:
+        yield Row(f"compute {compute}", measure, [Pair(found[compute], found["f32"])], "compute f32")
 
 
 def _surprises(decoder: Decoder, pool: object, tokens: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -109,7 +109,7 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--kv-memory", ""], "512MiB"),
         (["serve", "--weights", "q5"], "it must be one of auto, f32, f16, q8, q4"),
         (["serve", "--kv-dtype", "q8"], "it must be one of f16, bf16, f32"),
-        (["serve", "--compute", "int4"], "it must be one of auto, f32"),
+        (["serve", "--compute", "int4"], "it must be one of auto, f32, int8"),
         (["serve", "--prefix-index", "radixx"], "did you mean radix?"),
         (["serve", "--schedule-policy", "defalt"], "did you mean default?"),
         (["serve", "--pin-share", "2"], "--pin-share is 2; it must be between 0 and 1"),

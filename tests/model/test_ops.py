@@ -22,7 +22,12 @@ from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
 FORMATS: list[TensorFormat] = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"]
 ONE, TWO, TWIN = NativeOps(1), NativeOps(2), ReferenceOps()
 ONE_F32, TWO_F32, TWIN_F32 = NativeOps(1, "f32"), NativeOps(2, "f32"), ReferenceOps("f32")
-WAYS = {"auto": (TWIN, ONE, TWO), "f32": (TWIN_F32, ONE_F32, TWO_F32)}
+ONE_INT8, TWO_INT8, TWIN_INT8 = NativeOps(1, "int8"), NativeOps(2, "int8"), ReferenceOps("int8")
+WAYS = {
+    "auto": (TWIN, ONE, TWO),
+    "f32": (TWIN_F32, ONE_F32, TWO_F32),
+    "int8": (TWIN_INT8, ONE_INT8, TWO_INT8),
+}
 """By `compute`: the twin, then the native ops on one and on two threads."""
 Floats = NDArray[np.float32]
 
@@ -57,7 +62,7 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    compute=st.sampled_from(["auto", "f32"]),
+    compute=st.sampled_from(["auto", "f32", "int8"]),
     format=st.sampled_from(FORMATS),
     rows=st.integers(1, 25),
     outputs=st.integers(1, 40),
@@ -111,9 +116,10 @@ EDGES = (
     rows=st.lists(st.lists(st.sampled_from(EDGES), min_size=64, max_size=64), min_size=1, max_size=9),
     scales=st.lists(st.integers(-140, 100), min_size=9, max_size=9),
     format=st.sampled_from(["q8_0", "q4_0", "q4_1"]),
+    compute=st.sampled_from(["auto", "int8"]),
 )
 def test_rows_are_rounded_as_their_twin_rounds_them(
-    rows: list[list[float]], scales: list[int], format: TensorFormat
+    rows: list[list[float]], scales: list[int], format: TensorFormat, compute: str
 ) -> None:
     """Outliers, zeros, rows of zeros, the smallest and the largest floats."""
     with np.errstate(over="ignore", under="ignore"):
@@ -121,21 +127,26 @@ def test_rows_are_rounded_as_their_twin_rounds_them(
         x = np.clip(np.array(rows, np.float32) * powers, -3e38, 3e38).astype(np.float32)
     raw = weight(np.random.default_rng(3), format, 20, 64)
     expected, got = np.empty((len(x), 20), np.float32), np.empty((len(x), 20), np.float32)
-    TWIN.linear(x, TWIN.pack([raw]), expected)
-    TWO.linear(x, TWO.pack([raw]), got)
+    twin, _, two = WAYS[compute]
+    twin.linear(x, twin.pack([raw]), expected)
+    two.linear(x, two.pack([raw]), got)
     assert same(got, expected)
 
 
 @pytest.mark.parametrize("format", ["q8_0", "q4_0", "q4_1"])
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_a_row_that_is_not_finite_is_nan_and_touches_no_other(format: TensorFormat, bad: float) -> None:
+@pytest.mark.parametrize("compute", ["auto", "int8"])
+def test_a_row_that_is_not_finite_is_nan_and_touches_no_other(
+    format: TensorFormat, bad: float, compute: str
+) -> None:
+    twin, one, _ = WAYS[compute]
     rng = np.random.default_rng(4)
     raw, x = weight(rng, format, 20, 96), floats(rng, 11, 96)
     clean, got, expected = (np.empty((11, 20), np.float32) for _ in range(3))
-    ONE.linear(x, ONE.pack([raw]), clean)
+    one.linear(x, one.pack([raw]), clean)
     x[7, 50] = bad
-    ONE.linear(x, ONE.pack([raw]), got)
-    TWIN.linear(x, TWIN.pack([raw]), expected)
+    one.linear(x, one.pack([raw]), got)
+    twin.linear(x, twin.pack([raw]), expected)
     assert same(got, expected)
     assert np.isnan(got[7]).all()
     assert same(np.delete(got, 7, 0), np.delete(clean, 7, 0))
@@ -156,7 +167,7 @@ def test_integer_products_stay_near_float_ones(format: TensorFormat) -> None:
     assert (np.abs(rounded - plain) <= limit).all()
 
 
-@pytest.mark.parametrize("compute", ["auto", "f32"])
+@pytest.mark.parametrize("compute", ["auto", "f32", "int8"])
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("width", [32, 576])
 def test_a_row_does_not_depend_on_its_neighbours(format: TensorFormat, width: int, compute: str) -> None:
@@ -174,7 +185,7 @@ def test_a_row_does_not_depend_on_its_neighbours(format: TensorFormat, width: in
 
 @pytest.mark.parametrize("rows", [1, 3, 10])
 @pytest.mark.parametrize("with_norm", [False, True])
-@pytest.mark.parametrize("compute", ["auto", "f32"])
+@pytest.mark.parametrize("compute", ["auto", "f32", "int8"])
 def test_packing_several_matrices_keeps_each_format(rows: int, with_norm: bool, compute: str) -> None:
     twin, one, _ = WAYS[compute]
     rng = np.random.default_rng(2)
@@ -191,10 +202,10 @@ def test_packing_several_matrices_keeps_each_format(rows: int, with_norm: bool, 
     assert same(together, np.concatenate(apart, axis=1))
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("rows", [1, 4, 5, 8, 11])
 @pytest.mark.parametrize("formats", [("q4_1", "q8_0"), ("q4_1", "q4_1"), ("q4_0", "f16"), ("f32", "f32")])
-@pytest.mark.parametrize("compute", ["auto", "f32"])
+@pytest.mark.parametrize("compute", ["auto", "f32", "int8"])
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 def test_gated_linear_equals_its_twin(
     rows: int, formats: tuple[TensorFormat, TensorFormat], compute: str, activation: Activation
 ) -> None:

@@ -171,7 +171,7 @@ def serve(
         typer.Option(
             "--compute",
             metavar=metavar(Compute),
-            help="How 8- and 4-bit weights are multiplied; auto: with activations rounded to 16 bits, row by row.",
+            help="How 8- and 4-bit weights are multiplied; auto: with activations in 16 bits; int8: 4-bit ones in 8.",
             parser=one_of("--compute", words(Compute)),
         ),
     ] = MODEL.compute,

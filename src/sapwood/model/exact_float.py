@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,9 +25,20 @@ class QuantisedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ByteRows:
+    """`q` whole numbers of 8 bits [M, K / 32, 32], `block_scale` float32 [M, K / 32], `scale` [M], 1 or NaN."""
+
+    q: NDArray[np.float64]
+    block_scale: NDArray[np.float32]
+    scale: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class QuantisedWeight:
     """`q` int8 [N, K / 32, 32], `scale` and `minimum` float32 [N, K / 32]; w = scale · q + minimum."""
 
+    bytes_suffice: bool
+    """Whether it is multiplied with rows of 8 bits."""
     q: NDArray[np.int8]
     scale: NDArray[np.float32]
     minimum: NDArray[np.float32] | None
@@ -66,13 +77,47 @@ def quantised(x: NDArray[np.float32]) -> QuantisedRows:
     A row that is not finite throughout becomes zeros with a scale of NaN.
     """
     exponents = (np.ascontiguousarray(np.abs(x)).view(np.int32).max(axis=1) >> 23) - 127
-    finite = exponents < 128
+    finite: NDArray[np.bool_] = np.array(exponents < 128)
     shift = np.clip(exponents - 14, -126, 126).astype(np.int32)
     with np.errstate(invalid="ignore"):
         scaled = np.where(finite[:, None], x, np.float32(0)) * np.ldexp(np.float32(1), -shift)[:, None]
     q = np.clip(np.rint(scaled), -32768, 32767).astype(np.float64)
     scale = np.where(finite, np.ldexp(np.float32(1), shift), np.float32(np.nan))
     return QuantisedRows(q, scale.astype(np.float32))
+
+
+def quantised_to_8(x: NDArray[np.float32]) -> ByteRows:
+    """Each block of 32 as 8-bit integers times its largest magnitude / 127; below 2^-100 a block is zero.
+
+    A row that is not finite throughout becomes zeros with a scale of NaN.
+    """
+    finite: NDArray[np.bool_] = np.array(np.isfinite(x).all(axis=1))
+    blocks = np.where(finite[:, None], x, np.float32(0)).reshape(len(x), -1, BLOCK)
+    most = np.abs(blocks).max(axis=2)
+    zero = most < np.float32(2.0**-100)
+    safe = np.where(zero, np.float32(1), most)
+    up = np.where(zero, np.float32(0), np.float32(127) / safe)
+    scale = np.where(zero, np.float32(0), safe / np.float32(127))
+    q = np.rint(blocks * up[:, :, None]).astype(np.float64)
+    return ByteRows(q, scale, np.where(finite, np.float32(1), np.float32(np.nan)))
+
+
+def byte_chain(rows: ByteRows, weight: QuantisedWeight) -> NDArray[np.float32]:
+    """As `block_chain`; a block's sum is multiplied by the block's own scale first."""
+    total = np.zeros((len(rows.q), len(weight.q)), np.float32)
+    for b in range(rows.q.shape[1]):
+        scale = rows.block_scale[:, b, None]
+        dots = rows.q[:, b] @ weight.q[:, b].T.astype(np.float64)
+        total = fma(_times(dots, scale), weight.scale[None, :, b], total)
+        if weight.minimum is not None:
+            sums = rows.q[:, b].sum(axis=1)[:, None]
+            total = fma(_times(sums, scale), weight.minimum[None, :, b], total)
+    return _times(total, rows.scale[:, None])
+
+
+def _times(a: NDArray[Any], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return np.asarray(a.astype(np.float32) * b)
 
 
 def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.float32]:
@@ -87,8 +132,7 @@ def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.floa
         total = fma(dots.astype(np.float32), weight.scale[None, :, b], total)
         if weight.minimum is not None:
             total = fma(q[:, b].sum(axis=1).astype(np.float32)[:, None], weight.minimum[None, :, b], total)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        return np.asarray(total * rows.scale[:, None])
+    return _times(total, rows.scale[:, None])
 
 
 def sum_lanes(lanes: NDArray[np.float32]) -> NDArray[np.float32]:

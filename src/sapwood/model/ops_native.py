@@ -100,7 +100,7 @@ class NativeOps:
         return self._workers.threads
 
     def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
-        compute = "f32" if self.compute == "f32" else "integer"
+        compute = "integer" if self.compute == "auto" else self.compute
         packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena)
         for tensor in tensors:
             raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)

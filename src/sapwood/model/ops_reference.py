@@ -199,15 +199,25 @@ def _part(tensor: RawTensor, compute: Compute) -> NDArray[np.float32] | ef.Quant
     blocks = blocks_of(tensor)
     each = (tensor.rows, tensor.cols // BLOCK_VALUES)
     minimum = None if blocks.minimum is None else blocks.minimum.reshape(each)
-    return ef.QuantisedWeight(blocks.quants.reshape(*each, BLOCK_VALUES), blocks.scale.reshape(each), minimum)
+    bytes_suffice = compute == "int8" and tensor.format != "q8_0"
+    return ef.QuantisedWeight(
+        bytes_suffice, blocks.quants.reshape(*each, BLOCK_VALUES), blocks.scale.reshape(each), minimum
+    )
 
 
 def _product(x: NDArray[np.float32], weight: ReferenceWeight) -> NDArray[np.float32]:
-    parts = [
-        ef.block_chain(ef.quantised(x), part) if isinstance(part, ef.QuantisedWeight) else ef.chain(x, part)
-        for part in weight
-    ]
+    parts = [_part_product(x, part) for part in weight]
     return np.concatenate(parts, axis=1)
+
+
+def _part_product(
+    x: NDArray[np.float32], part: NDArray[np.float32] | ef.QuantisedWeight
+) -> NDArray[np.float32]:
+    if not isinstance(part, ef.QuantisedWeight):
+        return ef.chain(x, part)
+    if part.bytes_suffice:
+        return ef.byte_chain(ef.quantised_to_8(x), part)
+    return ef.block_chain(ef.quantised(x), part)
 
 
 def _normed(x: NDArray[np.float32], norm: Norm | None) -> NDArray[np.float32]:

@@ -63,6 +63,7 @@ Format format_named(const std::string& name) {
 Compute compute_named(const std::string& name) {
   if (name == "f32") return Compute::f32;
   if (name == "integer") return Compute::integer;
+  if (name == "int8") return Compute::int8;
   throw std::invalid_argument("unknown way to compute: " + name);
 }
 

@@ -6,9 +6,9 @@
 namespace sapwood {
 
 #ifdef SAPWOOD_X86
-const IntKernels kBaseKernels = {"avx2", int_base::direct, int_base::expand, int_base::tiled};
+const IntKernels kBaseKernels = {"avx2", int_base::direct, int_base::direct8, int_base::expand, int_base::tiled};
 #else
-const IntKernels kBaseKernels = {"generic", int_base::direct, int_base::expand, int_base::tiled};
+const IntKernels kBaseKernels = {"generic", int_base::direct, int_base::direct8, int_base::expand, int_base::tiled};
 #endif
 
 namespace {

@@ -3,6 +3,9 @@
 // out[r][c] = 2^e[r] · chain, the chain over blocks of 32 k ascending, in float32 with one fused multiply-add each:
 //   q8_0, q4_0   chain = fma(float(Σ w·q), d, chain)                  w: the int8, or the nibble less 8
 //   q4_1         the same with w the nibble, then chain = fma(float(Σ q), m, chain)
+// With 8-bit rows, s their scale of the block:
+//   q4_0         chain = fma(float(Σ w·q) · s, d, chain)
+//   q4_1         the same with w the nibble, then chain = fma(float(Σ q) · s, m, chain)
 // Σ over the block in int32, exact (127·32768·32 < 2^31); float() rounds to nearest even (q8_0 alone needs it).
 #pragma once
 
@@ -19,6 +22,9 @@ struct IntKernels {
 
   // Weights are unpacked in registers.
   void (*direct)(const Panel& panel, int inputs, IntRows rows, float (*out)[kPanel]);
+
+  // 8-bit rows, up to kIntRows, and q4 weights; always unpacked in registers.
+  void (*direct8)(const Panel& panel, int inputs, Int8Rows rows, float (*out)[kPanel]);
 
   // Unpacks a panel for tiled(): expanded_bytes(inputs).
   void (*expand)(const Panel& panel, int inputs, uint8_t* to);

@@ -55,6 +55,61 @@ inline void direct(const Panel& panel, int inputs, IntRows rows, float (*out)[kP
   });
 }
 
+template <int R, bool kMin>
+void multiply8(const uint8_t* panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+  using Reader = IntQ4<kMin>;
+  f32x8 chain[R][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
+  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes) {
+    fetch_ahead(panel, Reader::kBytes);
+    Columns sums[R] = {};
+    const int8_t* q = rows.q + b * kBlock;
+    const int16_t* bytes = reinterpret_cast<const int16_t*>(panel + Reader::kHeader);
+#pragma GCC unroll 4
+    for (int g = 0; g < kBlock / 8; ++g) {
+      const Columns w = load_columns(bytes + 32 * g), low = half_bytes<false>(w);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) dot4(sums[r], low, four(q + r * rows.ld + 8 * g));
+      const Columns high = half_bytes<true>(w);
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) dot4(sums[r], high, four(q + r * rows.ld + 8 * g + 4));
+    }
+    const IntScale s = Reader::scale(panel);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const ptrdiff_t at = r * (rows.ld / kBlock) + b;
+      const f32x8 scale = splat(rows.block_scale[at]), sum = splat(rows.sums[at]);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        f32x8 v = to_float(whole(sums[r].at[h]));
+        if (!kMin) v = fma(splat(-8.0f), sum, v);  // exact
+        chain[r][h] = fma(v * scale, s.d[h], chain[r][h]);
+        if (kMin) chain[r][h] = fma(sum * scale, s.m[h], chain[r][h]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) store(out[r] + 8 * h, chain[r][h] * splat(rows.scale[r]));
+}
+
+template <bool kMin>
+SAPWOOD_INLINE void multiply8_some(const uint8_t* panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+  switch (rows.count) {
+    case 1: return multiply8<1, kMin>(panel, inputs, rows, out);
+    case 2: return multiply8<2, kMin>(panel, inputs, rows, out);
+    case 3: return multiply8<3, kMin>(panel, inputs, rows, out);
+    case 4: return multiply8<4, kMin>(panel, inputs, rows, out);
+    case 5: return multiply8<5, kMin>(panel, inputs, rows, out);
+    default: return multiply8<6, kMin>(panel, inputs, rows, out);
+  }
+}
+
+inline void direct8(const Panel& panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+  if (panel.format == Format::q4_1) multiply8_some<true>(panel.data, inputs, rows, out);
+  else multiply8_some<false>(panel.data, inputs, rows, out);
+}
+
 inline void expand(const Panel& panel, int inputs, uint8_t* to) {
   with_int_format(panel.format, [&](auto reader) {
     using Reader = decltype(reader);

@@ -13,6 +13,7 @@ namespace sapwood {
 namespace {
 
 typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef int8_t i8x8 __attribute__((vector_size(8)));
 
 constexpr int kBias = 127, kMantissa = 23, kTop = 14;  // 2^14 <= the largest magnitude < 2^15
 
@@ -60,6 +61,27 @@ float quantise_row(const float* x, int width, int16_t* q, float* sums) {
     sums[b] = static_cast<float>(total);
   }
   return power_of_two(e);
+}
+
+float quantise_row_to_8(const float* x, int width, int8_t* q, float* block_scale, float* sums) {
+  const bool finite = largest_bits(x, width) >> kMantissa != 255;
+  for (int b = 0; b < width / kBlock; ++b, x += kBlock, q += kBlock) {
+    const int32_t bits = largest_bits(x, kBlock);
+    float most;
+    std::memcpy(&most, &bits, 4);
+    const bool zero = !finite || most < power_of_two(-100);
+    block_scale[b] = zero ? 0.0f : most / 127.0f;
+    const f32x8 up = splat(zero ? 0.0f : 127.0f / most);
+    int32_t sum = 0;
+    for (int i = 0; i < kBlock; i += kLanes) {
+      const i32x8 n = zero ? i32x8{} : to_int(round_even(load(x + i) * up));
+      const i8x8 narrow = __builtin_convertvector(n, i8x8);
+      std::memcpy(q + i, &narrow, sizeof narrow);
+      for (int l = 0; l < kLanes; ++l) sum += n[l];
+    }
+    sums[b] = static_cast<float>(sum);
+  }
+  return finite ? 1.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
 }  // namespace sapwood

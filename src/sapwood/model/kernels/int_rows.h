@@ -22,6 +22,23 @@ struct IntRows {
   }
 };
 
+// Rows as 8-bit integers, each block of 32 with its scale, its largest magnitude / 127: x ≈ block_scale · q. Blocks
+// whose magnitudes are all below 2^-100 are zero. A row that holds an infinity or a NaN becomes NaN throughout.
+struct Int8Rows {
+  const int8_t* q;           // [count][ld]
+  ptrdiff_t ld;
+  const float* scale;        // [count]: 1, or NaN
+  const float* block_scale;  // [count][ld / 32]
+  const float* sums;         // [count][ld / 32]: the sum of q over each block, exact
+  int count;
+
+  Int8Rows from(int row, int n) const {
+    return {q + row * ld, ld, scale + row, block_scale + row * (ld / 32), sums + row * (ld / 32), n};
+  }
+};
+
+float quantise_row_to_8(const float* x, int width, int8_t* q, float* block_scale, float* sums);
+
 // One row of `width` floats, a multiple of 32. Gives its scale.
 float quantise_row(const float* x, int width, int16_t* q, float* sums);
 

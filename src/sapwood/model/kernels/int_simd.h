@@ -34,6 +34,12 @@ SAPWOOD_INLINE int32_t pair(const int16_t* p) {
   return both;
 }
 
+SAPWOOD_INLINE int32_t four(const int8_t* p) {
+  int32_t all;
+  std::memcpy(&all, p, 4);
+  return all;
+}
+
 #if defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))
 constexpr bool kFuses = true;
 SAPWOOD_INLINE __m256i fused_dot(__m256i sums, __m256i w, __m256i x) {
@@ -99,6 +105,42 @@ SAPWOOD_INLINE Columns nibbles(const Columns& words) {
     else c.at[h] = (i32x8)(i == 3 ? w >> 12 : (i ? w >> (4 * i) : w) & 15);
   }
   return c;
+}
+
+// Of bytes with two nibbles each, the low or the high ones, as bytes.
+template <bool kHigh>
+SAPWOOD_INLINE Columns half_bytes(const Columns& bytes) {
+  Columns c;
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    const u16x16 b = (u16x16)bytes.at[h];
+    c.at[h] = (i32x8)((kHigh ? b >> 4 : b) & 0x0f0f);
+  }
+  return c;
+}
+
+// sums[c] += the products of four nibbles w[c] and four int8 in x; in int16 where the machine does so, which holds a block
+// (32·15·127 / 2 < 2^15). Written out as dot() is.
+SAPWOOD_INLINE void dot4(Columns& sums, const Columns& w, int32_t x) {
+  const i32x8 four = {x, x, x, x, x, x, x, x};
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+#ifdef SAPWOOD_AVX2
+    __m256i products;
+    asm("vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0" : "+x"(sums.at[h]), "=&x"(products) : "x"(four), "x"(w.at[h]));
+#else
+    for (int j = 0; j < 4; ++j) sums.at[h] += (w.at[h] >> 8 * j & 255) * (four << (24 - 8 * j) >> 24);
+#endif
+  }
+}
+
+// The sums of dot4 in int32.
+SAPWOOD_INLINE i32x8 whole(i32x8 sums) {
+#ifdef SAPWOOD_AVX2
+  return (i32x8)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
+#else
+  return sums;
+#endif
 }
 
 }  // namespace SAPWOOD_VARIANT

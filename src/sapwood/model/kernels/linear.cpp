@@ -26,51 +26,74 @@ struct Rows {
 struct Inputs {
   Rows floats;
   IntRows ints;
+  Int8Rows bytes;
   int count;
 };
 
-// What a step prepares for all pieces, in the scratch that they share.
-struct Common {
-  float *floats, *scales, *sums;
-  int16_t* q;
+// Which of them some panel of a call wants.
+struct Wanted {
+  bool floats, ints, bytes;
 };
 
-Common common(Workers& workers, int rows, int width, bool floats, bool ints) {
-  const size_t n = static_cast<size_t>(rows), w = static_cast<size_t>(width);
-  const size_t q_floats = ints ? n * w / 2 : 0, sums = ints ? n * (w / kBlock) : 0, scales = ints ? n : 0;
-  float* at = workers.common(q_floats + (floats ? n * w : 0) + sums + scales);
-  int16_t* q = reinterpret_cast<int16_t*>(at);
-  at += q_floats;
-  float* y = at;
-  at += floats ? n * w : 0;
-  return {y, at + sums, at, q};
+Wanted wanted(const PackedMatrix& w) {
+  return {w.uses(Compute::f32), w.uses(Compute::integer), w.uses(Compute::int8)};
+}
+
+// Room for all of them in the scratch that pieces share, one after another.
+struct Common {
+  float *floats, *scales, *sums, *byte_scales, *block_scales, *byte_sums;
+  int16_t* q;
+  int8_t* bytes;
+};
+
+Common common(Workers& workers, int rows, int width, Wanted w) {
+  const size_t n = static_cast<size_t>(rows), all = n * static_cast<size_t>(width), blocks = n * (width / kBlock);
+  const size_t sizes[] = {w.ints ? all / 2 : 0, w.bytes ? all / 4 : 0, w.floats ? all : 0,     w.ints ? n : 0,
+                          w.ints ? blocks : 0,  w.bytes ? n : 0,       w.bytes ? blocks : 0, w.bytes ? blocks : 0};
+  float* at[9] = {};
+  size_t total = 0;
+  for (size_t size : sizes) total += size;
+  at[0] = workers.common(total);
+  for (int i = 0; i < 8; ++i) at[i + 1] = at[i] + sizes[i];
+  return {at[2], at[3], at[4], at[5], at[6], at[7], reinterpret_cast<int16_t*>(at[0]), reinterpret_cast<int8_t*>(at[1])};
+}
+
+void quantise(const float* x, int width, int row, Wanted w, const Common& to) {
+  const size_t at = static_cast<size_t>(row) * width, block = static_cast<size_t>(row) * (width / kBlock);
+  if (w.ints) to.scales[row] = quantise_row(x, width, to.q + at, to.sums + block);
+  if (w.bytes)
+    to.byte_scales[row] =
+        quantise_row_to_8(x, width, to.bytes + at, to.block_scales + block, to.byte_sums + block);
 }
 
 // Each row is normed and quantised once, before all pieces.
-Inputs prepared(Workers& workers, Input in, int width, bool floats, bool ints) {
-  if (!ints && !in.norm) return {{in.x, in.ld, in.rows}, {}, in.rows};
-  const bool store_floats = floats && in.norm;
-  const Common to = common(workers, in.rows, width, store_floats, ints);
+Inputs prepared(Workers& workers, Input in, int width, Wanted w) {
+  const Rows given = {in.x, in.ld, in.rows};
+  if (!w.ints && !w.bytes && !in.norm) return {given, {}, {}, in.rows};
+  w.floats = w.floats && in.norm;
+  const Common to = common(workers, in.rows, width, w);
   constexpr int kPiece = 16;
   workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int thread) {
     const int last = std::min(in.rows, (i + 1) * kPiece);
     for (int r = i * kPiece; r < last; ++r) {
       const float* x = in.x + r * in.ld;
       if (in.norm) {
-        float* y = store_floats ? to.floats + static_cast<size_t>(r) * width : workers.scratch(thread, width);
+        float* y = w.floats ? to.floats + static_cast<size_t>(r) * width : workers.scratch(thread, width);
         rms_norm_row(x, width, in.norm, in.eps, y);
         x = y;
       }
-      if (ints) to.scales[r] = quantise_row(x, width, to.q + static_cast<size_t>(r) * width, to.sums + r * (width / kBlock));
+      quantise(x, width, r, w, to);
     }
   });
-  return {store_floats ? Rows{to.floats, width, in.rows} : Rows{in.x, in.ld, in.rows},
+  return {w.floats ? Rows{to.floats, width, in.rows} : given,
           {to.q, width, to.scales, to.sums, in.rows},
+          {to.bytes, width, to.byte_scales, to.block_scales, to.byte_sums, in.rows},
           in.rows};
 }
 
 // Up to so many rows, weights are unpacked in registers; beyond it, once into scratch. q4 needs more registers.
 int direct_limit(const Panel& panel) {
+  if (panel.compute == Compute::int8) return 0;
   if (panel.compute == Compute::integer) return kFewRows;
   return panel.format == Format::q4_0 || panel.format == Format::q4_1 ? 3 : 4;
 }
@@ -130,6 +153,7 @@ size_t unpacked_floats(int depth) {
 
 // A panel's weights as tiled_rows() wants them, in scratch unless they lie so already.
 const float* unpacked(const Panel& panel, int depth, float* scratch) {
+  if (panel.compute == Compute::int8) return nullptr;
   if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
   if (panel.compute == Compute::integer) int_kernels().expand(panel, depth, reinterpret_cast<uint8_t*>(scratch));
   else unpack_panel(panel, depth, scratch);
@@ -138,6 +162,7 @@ const float* unpacked(const Panel& panel, int depth, float* scratch) {
 
 void tiled_rows(const Panel& panel, const float* weights, int depth, const Inputs& x, int first, int rows,
                 float (*out)[kPanel]) {
+  if (panel.compute == Compute::int8) return int_kernels().direct8(panel, depth, x.bytes.from(first, rows), out);
   if (panel.compute == Compute::integer) {
     const uint8_t* expanded = reinterpret_cast<const uint8_t*>(weights);
     return int_kernels().tiled(expanded, panel.format, depth, x.ints.from(first, rows), out);
@@ -206,7 +231,7 @@ int group_size(bool few_rows) { return few_rows ? 2 * kPanelGroup : kPanelGroup;
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
   const int depth = w.inputs();
   const auto& panels = w.panels();
-  const Inputs x = prepared(workers, in, depth, w.uses(Compute::f32), w.uses(Compute::integer));
+  const Inputs x = prepared(workers, in, depth, wanted(w));
   in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count <= direct_limit(panels[0])),
             [&](int row, int count, int first, int last, int thread) {
     float* scratch = workers.scratch(thread, unpacked_floats(depth));
@@ -230,13 +255,14 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
 void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
                   Output out) {
   const int depth = gate.inputs();
-  const Inputs x = prepared(workers, in, depth, gate.uses(Compute::f32) || up.uses(Compute::f32),
-                            gate.uses(Compute::integer) || up.uses(Compute::integer));
+  const Wanted a = wanted(gate), b = wanted(up);
+  const Inputs x =
+      prepared(workers, in, depth, {a.floats || b.floats, a.ints || b.ints, a.bytes || b.bytes});
   const int few_limit = std::min(direct_limit(gate.panels()[0]), direct_limit(up.panels()[0]));
   in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count <= few_limit) / 2,
             [&](int row, int count, int first, int last, int thread) {
-    float* scratch = workers.scratch(thread, 2 * unpacked_floats(depth));
-    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
+    float* scratch = workers.scratch(thread, unpacked_floats(depth));
+    alignas(32) float g[kRowBlock][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
     for (int p = first; p < last; ++p) {
       const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
       const Panel &gp = pair[0], &upp = pair[1];
@@ -246,13 +272,16 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
         finish(gp, 0, x.count, few[0], out, {});
         continue;
       }
+      // One panel after the other: both at once do not fit into the first cache.
       const float* gw = unpacked(gp, depth, scratch);
-      const float* uw = unpacked(upp, depth, scratch + unpacked_floats(depth));
       in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(gp, gw, depth, x, row + first_row, n, g);
+        tiled_rows(gp, gw, depth, x, row + first_row, n, g + first_row);
+      });
+      const float* uw = unpacked(upp, depth, scratch);
+      in_tiles(count, [&](int first_row, int n) {
         tiled_rows(upp, uw, depth, x, row + first_row, n, u);
-        activated_times(activation, g, u, n, g);
-        finish(gp, row + first_row, n, g, out, {});
+        activated_times(activation, g + first_row, u, n, u);
+        finish(gp, row + first_row, n, u, out, {});
       });
     }
   });

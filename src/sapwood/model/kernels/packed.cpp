@@ -26,6 +26,11 @@ void put_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
   }
 }
 
+void put_nibbles_by_four(uint8_t* out, const uint8_t* qs, int lane) {
+  for (int k = 0; k < kBlock; ++k)
+    out[(k / 8 * kPanel + lane) * 4 + k % 4] |= static_cast<uint8_t>(nibble(qs, k) << 4 * (k % 8 / 4));
+}
+
 void put_paired_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
   for (int k = 0; k < kBlock; ++k) {
     if (f == Format::q8_0) {
@@ -47,7 +52,8 @@ void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Forma
     for (int h = 0; h < halves; ++h) std::memcpy(dst + h * 32 + lane * 2, src + h * 2, 2);
     const uint8_t* qs = src + halves * 2;
     uint8_t* out = dst + halves * 32;
-    if (compute == Compute::integer) put_paired_quants(out, qs, lane, f);
+    if (compute == Compute::int8) put_nibbles_by_four(out, qs, lane);
+    else if (compute == Compute::integer) put_paired_quants(out, qs, lane, f);
     else put_quants(out, qs, lane, f);
   }
 }
@@ -67,7 +73,8 @@ size_t panel_bytes(Format f, int inputs) { return row_bytes(f, inputs) * kPanel;
 
 void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t bytes_per_row) {
   const bool blocks = has_blocks(format);
-  const Compute compute = blocks ? compute_ : Compute::f32;
+  const bool wide = compute_ == Compute::int8 && format == Format::q8_0;
+  const Compute compute = !blocks ? Compute::f32 : wide ? Compute::integer : compute_;
   if (blocks && inputs_ % kBlock != 0) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
   if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
   const int count = (rows + kPanel - 1) / kPanel;

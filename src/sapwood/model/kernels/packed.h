@@ -10,6 +10,8 @@
 //   q8               after the scales [16 pairs][16][2] int8
 //   q4_0, q4_1       after the scales [4][16][2] words of 16 bits; word [g][c][j] holds k = 8g + 2i + j in its bits 4i..4i+3,
 //                    for q4_0 less 8, in two's complement
+// For products with 8-bit rows (Compute::int8; q8 is as for 16 bits):
+//   q4_0, q4_1       after the scales [4][16][4] bytes; byte [g][c][j] holds k = 8g + j (low) and 8g + 4 + j (high)
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,8 @@ constexpr int kBlock = 32;
 enum class Format { f32, f16, bf16, q8_0, q4_0, q4_1 };
 
 // How products with block weights are computed; the other formats are always float32.
-enum class Compute { f32, integer };
+// `integer` rounds rows to 16 bits, `int8` for q4 weights to 8.
+enum class Compute { f32, integer, int8 };
 
 inline bool has_blocks(Format f) { return f == Format::q8_0 || f == Format::q4_0 || f == Format::q4_1; }
 
@@ -59,7 +62,7 @@ class PackedMatrix {
  private:
   int inputs_;
   Compute compute_;
-  bool uses_[2] = {};
+  bool uses_[3] = {};
   int outputs_ = 0;
   size_t bytes_ = 0;
   std::vector<Panel> panels_;
