@@ -158,7 +158,7 @@ class Simulation:
 
     def _take_outcome(self, outcome: Outcome) -> None:
         sequence = outcome.sequence
-        if outcome.drawn is None:
+        if not outcome.drawn:
             return
         if sequence.generated == 1:
             self._report.first_token_seconds.append(self._now - self._came[sequence.id])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from bench.cache.virtual_clock import Arrival, Machine, Report, Simulation
@@ -11,7 +13,7 @@ from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, SchedulerConfig
 
 
-def machine(pages: int = 100, **scheduler: int) -> Machine:
+def machine(pages: int = 100, **scheduler: Any) -> Machine:
     return Machine(pages, CacheConfig(), SchedulerConfig(schedule_policy="fcfs", **scheduler), 0.5, 1.0)
 
 

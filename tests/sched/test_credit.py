@@ -20,7 +20,7 @@ def test_who_spends_what_it_has_is_never_slowed_beyond_the_allowance(
         if slope * guessed <= credit.balance(generated):
             right = round(share * guessed)
             lost += slope * guessed - right
-            credit.settle(source, guessed, right, slope * guessed)  # type: ignore[arg-type]
+            credit.settle(source, guessed, right, slope * guessed)
             generated += right
         assert lost <= FIRST + ALLOWANCE * generated + 1e-9
 
@@ -39,7 +39,7 @@ def test_a_source_is_believed_as_it_proves_right() -> None:
 
 def test_longer_agreement_is_worth_more() -> None:
     for source in ("own", "replies"):
-        chances = [Credit().chance(source, matched) for matched in range(1, 12)]  # type: ignore[arg-type]
+        chances = [Credit().chance(source, matched) for matched in range(1, 12)]
         assert chances == sorted(chances)
 
 
