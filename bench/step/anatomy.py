@@ -92,30 +92,35 @@ class Stage:
         tokenizer = load_tokenizer(loaded.name, loaded.vocab)
         self.model = loaded.name
         self._vocab = loaded.spec.vocab_size
+        self._begun = 0
         self._clock = Clock()
         decoder: Decoder = loaded.runner.decoder
         decoder.ops = WatchedOps(decoder.ops, self._clock)
         self._engine = Engine(
             loaded.runner,
             PrefixCache(loaded.pages, CacheConfig()),
-            SchedulerConfig(),
+            SchedulerConfig(speculate="off"),
             model_facts(loaded, tokenizer),
             lambda context: Detokenizer(tokenizer, context),
         )
 
-    def decode(self, running: int, context: int, steps: int, seed: int) -> list[StepTimes]:
-        """The times of `steps` steps in which `running` sequences, of so many tokens at first, each get a token."""
-        begun = self._begin(running, context, steps + 8, seed)
+    def decode(self, running: int, context: int, steps: int) -> list[StepTimes]:
+        """The times of `steps` steps in which `running` sequences, of so many tokens at first, each get a token.
+
+        The prompts are always the same, so they are read once.
+        """
+        begun = self._begin(running, context, steps + 8)
         times = [self._step() for _ in range(steps)]
         for request in begun:
             self._engine.abort(request)
         return times
 
-    def _begin(self, running: int, context: int, most: int, seed: int) -> list[str]:
-        rng = np.random.default_rng(seed)
+    def _begin(self, running: int, context: int, most: int) -> list[str]:
+        rng = np.random.default_rng(context)
         shared = rng.integers(0, self._vocab, context - OWN_TOKENS).tolist()
         params = SamplingParams(temperature=0.0, max_tokens=most, ignore_eos=True)
-        names = [f"{seed}-{number}" for number in range(running)]
+        self._begun += running
+        names = [str(self._begun - number) for number in range(running)]
         for name in names:
             own = rng.integers(0, self._vocab, OWN_TOKENS).tolist()
             self._engine.add(Request(name, (*shared, *own), params), time.monotonic())
@@ -137,7 +142,8 @@ class Stage:
         at.append(time.perf_counter())
         self._engine.stats()
         at.append(time.perf_counter())
-        return StepTimes(*(1e6 * float(each) for each in np.diff(at)), 1e6 * self._clock.seconds)
+        schedule, run, apply, stats = (1e6 * float(each) for each in np.diff(at))
+        return StepTimes(schedule, run, apply, stats, 1e6 * self._clock.seconds)
 
 
 def _ends(event: Event) -> bool:

@@ -219,6 +219,21 @@ def test_each_pre_tokenizer_cuts_as_its_model_does() -> None:
     assert pieces("qwen2", "xyz") == ["x", "y", "z"]
     assert pieces("qwen2", "e\u0301") == ["é"]
     assert len(pieces("gpt-2", "e\u0301")) == 3
+    assert pieces("dbrx", "1234") == pieces("gpt-4o", "1234") == ["123", "4"]
+    assert pieces("dbrx", "xyz") == ["x", "y", "z"]
+
+
+def test_phi_4_minis_words_end_where_capitals_begin_and_keep_their_contractions() -> None:
+    def words(pre: str, text: str) -> list[str]:
+        """The pieces that no merge may cross."""
+        tokenizer = Tokenizer.from_gguf(byte_level_facts(pre, "ab"))._trusting
+        assert tokenizer.pre_tokenizer is not None
+        return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
+    assert words("gpt-4o", "parseHTTPBody") == ["parse", "HTTPBody"]
+    assert words("gpt-4o", "We'll see") == ["We'll", "Ġsee"]
+    assert words("gpt-4o", "a //\nb") == ["a", "Ġ//Ċ", "b"]
+    assert words("dbrx", "parseHTTP We'll") == ["parseHTTP", "ĠWe", "'ll"]
 
 
 def test_start_tokens_of_gguf_files() -> None:

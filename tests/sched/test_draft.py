@@ -8,6 +8,7 @@ import pytest
 from cache.helpers import span, store, toks
 from sapwood.cache import Namespace, PrefixCache
 from sapwood.config import CacheConfig
+from sapwood.plan import SampleOrder, SequenceWork, StepPlan
 from sapwood.sched import Drafts, Sequence
 from sapwood.sched.draft import LONGEST
 from sapwood.types import Request, SamplingParams, SeqId
@@ -84,6 +85,23 @@ def test_the_cheaper_rows_are_the_longer_are_drafts() -> None:
     assert lengths[0] == LONGEST
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[-1] <= 1
+
+
+def test_what_rows_cost_is_learned_where_answers_go_on_and_nowhere_else() -> None:
+    """A step that ends a prompt may be a repeat's, which computes nothing: it would make a row look cheap."""
+    drafts = Drafts(PrefixCache(256))
+
+    def work(prompt_len: int, tokens: int = 1) -> SequenceWork:
+        history = span(0, 10)
+        order = SampleOrder(SamplingParams(), 0, 0, prompt_len, history)
+        return SequenceWork(SeqId(1), history[10 - tokens :], 10 - tokens, history, order)
+
+    drafts.saw(StepPlan(1, (work(8),)), 4.0)
+    for other in (work(10), work(8, tokens=2)):
+        drafts.saw(StepPlan(1, (other,)), 1.0)
+        drafts.saw(StepPlan(1, (work(8), other)), 1.0)
+    assert drafts.cost.seconds(1) == 4.0
+    assert drafts.cost.seconds(2) > 4.0
 
 
 def test_more_is_dared_the_more_was_right() -> None:

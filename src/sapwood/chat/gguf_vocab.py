@@ -37,6 +37,12 @@ _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_TAIL}"
 _QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_TAIL}"
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 _GPT2_ROW = PreTokenizer()
 _DIGITS_ROW = PreTokenizer(single_digits=True)
@@ -56,6 +62,8 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = MappingProxyType(
         "llama3": _LLAMA3_ROW,
         "qwen2": _QWEN2_ROW,
         "deepseek-r1-qwen": _QWEN2_ROW,
+        "dbrx": PreTokenizer(_LLAMA3),
+        "gpt-4o": PreTokenizer(_O200K),
     }
 )
 """`tokenizer.ggml.pre` → how text is cut; the rows repeat what the models' own tokenizer.json say."""

@@ -14,6 +14,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from sapwood.chat.default_templates import default_template
 from sapwood.chat.lookalikes import STAND_INS, LookalikeGuard, Segment
 from sapwood.chat.thinking import CLOSE as THOUGHT_END
 from sapwood.chat.thinking import OPEN as THOUGHT
@@ -22,15 +23,7 @@ from sapwood.chat.tokenizer import SpecialToken, Tokenizer
 from sapwood.chat.tools import style_of
 from sapwood.errors import ModelError, RequestError
 
-__all__ = ["DEFAULT_TEMPLATE", "RESERVED_NAMES", "ChatTemplate", "Segment"]
-
-DEFAULT_TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
-"""ChatML, for models that bring no template."""
+__all__ = ["RESERVED_NAMES", "ChatTemplate", "Segment"]
 
 RESERVED_NAMES = frozenset(
     {
@@ -69,18 +62,22 @@ class ChatTemplate:
         eos_token: str = "",
         strftime_now: Callable[[str], str] | None = None,
     ) -> None:
-        """Raises ModelError if `source` is not Jinja. None takes ChatML.
+        """Raises ModelError if `source` is not Jinja. None takes the format that its tokens tell of.
 
         `special_tokens` are those that user text must not become. `strftime_now` answers templates that ask
         for the date; without it the name is undefined and they take the date that is written in them.
         """
-        self.notice = "the model has no chat template; ChatML is used" if source is None else None
+        self.notice: str | None = None
+        if source is None:
+            chosen = default_template(token.text for token in special_tokens)
+            self.notice = f"the model has no chat template; {chosen.name} is used"
+            source = chosen.source
         self._special_tokens = special_tokens
         self._facts = {"bos_token": bos_token, "eos_token": eos_token}
         environment = _environment()
         if strftime_now is not None:
             environment.globals["strftime_now"] = strftime_now
-        self.source = source = DEFAULT_TEMPLATE if source is None else source
+        self.source = source
         try:
             self._template = environment.from_string(source)
             self._reads = meta.find_undeclared_variables(environment.parse(source))

@@ -72,6 +72,7 @@ def rms_norm(
     weight: NDArray[np.float32],
     eps: float,
     out: NDArray[np.float32],
+    accumulate: bool,
     recording: Recording | None = None,
 ) -> None: ...
 def rope_and_store(

@@ -238,7 +238,7 @@ def _unused_notice(names: list[str]) -> tuple[str, ...]:
     return (f"{len(names)} tensors are not used, such as {names[0]!r}",) if names else ()
 
 
-_FIXED_ROPES = MappingProxyType(
+_FIXED_ROPES: Mapping[str, str] = MappingProxyType(
     {
         "ntk": "dynamic NTK rope is fixed at its stretch for {context} tokens: stored keys stay true",
         "longrope": "the rope's long factors are used from the first token on: stored keys stay true",

@@ -136,9 +136,8 @@ class Decoder:
         if step is None:
             work = self._buffers.first(rows)
             walk = partial(self._walk, work)
-            # Post-norms and experts do more than call ops: they are walked anew in each step.
-            noted = not self.spec.post_norms and self.spec.experts is None
-            step = _Step(work, self.ops.program(walk, plan) if noted else Walk(walk))
+            # Which experts are asked is known only when the router has spoken: nothing to note beforehand.
+            step = _Step(work, self.ops.program(walk, plan) if self.spec.experts is None else Walk(walk))
             if len(self._steps) == _STEPS:
                 del self._steps[next(iter(self._steps))]
         self._steps[rows] = step
@@ -159,8 +158,7 @@ class Decoder:
     def _join(self, work: Buffers, post: Norm | None) -> None:
         """Norms what a half of a layer gave and adds it; without a norm it is added already."""
         if post is not None:
-            self.ops.rms_norm(work.branch, post, work.branch)
-            np.add(work.x, work.branch, out=work.x)
+            self.ops.rms_norm(work.branch, post, work.x, accumulate=True)
 
     def _embedding(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
         table = self._embed

@@ -104,7 +104,10 @@ class Ops(Protocol):
         Raises ValueError for a bad page table.
         """
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None: ...
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        """out = norm(x), added to what is in `out` with `accumulate`."""
 
     def linear(
         self,

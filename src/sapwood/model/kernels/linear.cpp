@@ -23,7 +23,7 @@ struct Rows {
 Rows normed(Workers& workers, Input in, int width) {
   if (!in.norm) return {in.x, in.ld, in.rows};
   float* y = workers.common(static_cast<size_t>(in.rows) * width);
-  rms_norm(workers, in, width, {y, width});
+  rms_norm(workers, in, width, {y, width}, false);
   return {y, width, in.rows};
 }
 
@@ -187,7 +187,7 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
   });
 }
 
-void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y) {
+void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y, bool accumulate) {
   f32x8 squares = splat(0.0f);
   const int whole = width / kLanes * kLanes;
   for (int i = 0; i < whole; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
@@ -197,15 +197,18 @@ void rms_norm_row(const float* x, int width, const float* weight, float eps, flo
     squares = fma(load(rest), load(rest), squares);
   }
   const float scale = 1.0f / std::sqrt(sum_lanes(squares) / static_cast<float>(width) + eps);
-  for (int i = 0; i < width; ++i) y[i] = x[i] * scale * weight[i];
+  for (int i = 0; i < width; ++i) {
+    const float v = x[i] * scale * weight[i];
+    y[i] = accumulate ? y[i] + v : v;
+  }
 }
 
-void rms_norm(Workers& workers, Input in, int width, Output out) {
+void rms_norm(Workers& workers, Input in, int width, Output out, bool accumulate) {
   constexpr int kPiece = 16;
   workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int) {
     const int last = std::min(in.rows, (i + 1) * kPiece);
     for (int r = i * kPiece; r < last; ++r)
-      rms_norm_row(in.x + r * in.ld, width, in.norm, in.eps, out.data + r * out.ld);
+      rms_norm_row(in.x + r * in.ld, width, in.norm, in.eps, out.data + r * out.ld, accumulate);
   });
 }
 

@@ -36,9 +36,9 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
                   Output out);
 
 // y[m] = x[m] / sqrt(mean(x[m]²) + eps) * weight; the sum of squares has 8 fixed lanes and one fixed tree.
-void rms_norm(Workers& workers, Input in, int width, Output out);
+void rms_norm(Workers& workers, Input in, int width, Output out, bool accumulate);
 
 // The same for one row, for callers that are already inside a piece.
-void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y);
+void rms_norm_row(const float* x, int width, const float* weight, float eps, float* y, bool accumulate = false);
 
 }  // namespace sapwood
