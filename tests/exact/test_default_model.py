@@ -98,8 +98,10 @@ def test_pages_of_sixteen_and_generated_tokens(truth: Truth, index: IndexName) -
 
 
 def test_eviction_and_preemption(truth: Truth, setting: Setting) -> None:
-    lab = truth.lab(replace(setting, pool=270, chunk=64))
-    lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
+    """Without guesses, so that all three run until the pages end, and with."""
+    for speculate in ("auto", "off"):
+        lab = truth.lab(replace(setting, pool=270, chunk=64, speculate=speculate))
+        lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
     stats = lab.engine.stats()
     assert stats.preemptions > 0
     assert stats.evicted_tokens > 0
