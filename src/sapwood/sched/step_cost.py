@@ -1,4 +1,4 @@
-"""What a step costs by its rows: measured on the steps that were run, between these on a line, beyond on a flatter one."""
+"""What a step costs by its rows: measured on those that were run, between these on a line, beyond on a flatter one."""
 
 from __future__ import annotations
 
