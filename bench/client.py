@@ -9,22 +9,23 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import BenchError, BenchUsageError
+from .errors import BenchError, BenchUsageError, StatusError
 
 HEAD_LIMIT = 2**16
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens."""
+    """Where a server listens, and the API key that it wants."""
 
     host: str
     port: int
     tls: bool = False
+    key: str | None = field(default=None, repr=False)
 
     @staticmethod
     def parse(url: str) -> Address:
@@ -99,13 +100,15 @@ async def exchange(
     except (OSError, ValueError, EOFError) as error:
         raise BenchError(f"{what} failed: {error or type(error).__name__}") from error
     if not 200 <= answer.status < 300:
-        raise BenchError(f"{what} gave status {answer.status}: {answer.body[:500].decode(errors='replace')}")
+        said = answer.body[:500].decode(errors="replace")
+        raise StatusError(f"{what} gave status {answer.status}: {said}", answer.status)
     return answer
 
 
 def _request(address: Address, method: str, path: str, payload: bytes) -> bytes:
+    key = "" if address.key is None else f"Authorization: Bearer {address.key}\r\n"
     head = (
-        f"{method} {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nConnection: close\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nConnection: close\r\n{key}"
         f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n"
     )
     return head.encode() + payload

@@ -1,4 +1,7 @@
-"""The command line: `python -m bench [all|serve|kernels|cache|step|report]`. Data to stdout, talk to stderr."""
+"""The command line: `python -m bench [all|serve|kernels|step|perplexity|cache|report]`.
+
+Data to stdout, talk to stderr.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,10 @@ def parser() -> argparse.ArgumentParser:
     kernels.add_argument("--threads", type=_count, default=2)
     kernels.add_argument("--only", choices=("linear", "attention"), help="leave the other out")
     kernels.add_argument("--called-as", type=json.loads, help=argparse.SUPPRESS)
+    perplexity = suites.add_parser("perplexity", help="how well a model foretells a book, by --compute")
+    _add_common(perplexity)
+    perplexity.add_argument("--model", default="smollm2-135m", help="as `sapwood serve` takes it")
+    perplexity.add_argument("--threads", type=_count, default=2)
     cache = suites.add_parser("cache", help="the prefix cache and the scheduler, without a server")
     _add_common(cache)
     cache.add_argument("--cases", help="only these, separated by commas")
@@ -73,9 +80,26 @@ def parser() -> argparse.ArgumentParser:
         "all", help="kernels, cache, step and serve, their results and the report (default)"
     )
     _add_size(everything)
-    everything.add_argument("--peer", choices=("auto", "llama", "none"), default="auto", help="of serve")
-    everything.add_argument("--llama-server", metavar="PATH", help="of serve")
+    _add_peers(everything)
+    everything.add_argument("--pairs", type=int, help="of serve")
+    everything.add_argument("--case-seconds", type=float, metavar="S", help="of serve")
     return root
+
+
+def _add_peers(suite: argparse.ArgumentParser) -> None:
+    suite.add_argument(
+        "--peers",
+        default="auto",
+        metavar="A,B",
+        help="llama, vllm, openvino, transformers; auto: those that are here; none",
+    )
+    suite.add_argument(
+        "--peers-folder",
+        type=Path,
+        metavar="DIR",
+        help="where `make peers` put them; else SAPWOOD_PEERS, else .venv/peers",
+    )
+    suite.add_argument("--llama-server", metavar="PATH", help="else LLAMA_SERVER, that folder, or PATH")
 
 
 def check_out(file: Path | None) -> None:
@@ -119,20 +143,36 @@ def _add_size(suite: argparse.ArgumentParser) -> None:
 
 
 def _add_servers(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument(
-        "--peer", choices=("auto", "llama", "none"), default="auto", help="auto: llama if found"
-    )
+    _add_peers(serve)
     serve.add_argument(
         "--against", metavar="URL", help="the peer: any OpenAI-compatible server that runs already"
     )
+    serve.add_argument("--api-key", metavar="KEY", help="that the server of --against wants")
+    serve.add_argument(
+        "--against-model", metavar="NAME", help="of its models; default the first that it lists"
+    )
+    serve.add_argument(
+        "--alone", action="store_true", help="measure the server of --against, and none of ours"
+    )
     serve.add_argument("--ours", metavar="URL", help="a server of ours that runs already")
-    serve.add_argument("--llama-server", metavar="PATH", help="else LLAMA_SERVER, else found on PATH")
-    serve.add_argument("--llama-arg", action="append", default=[], help="passed on to it; may be repeated")
     serve.add_argument("--serve-arg", action="append", default=[], help="passed on to ours; may be repeated")
     serve.add_argument("--model", default="smollm2-135m", help="as `sapwood serve` takes it")
+    serve.add_argument(
+        "--or-model",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="the same weights in another format: each case takes the faster one; may be repeated",
+    )
     serve.add_argument("--threads", type=_count, default=2, help="of each server")
     serve.add_argument("--cases", help="only these, separated by commas")
     serve.add_argument("--pairs", type=int, help="how often each server runs each case")
+    serve.add_argument(
+        "--case-seconds",
+        type=float,
+        metavar="S",
+        help="begin no further pair of a case that took so long",
+    )
     serve.add_argument(
         "--seed", type=int, help="of the prompts; default 1, or a new one against running servers"
     )
@@ -150,6 +190,10 @@ def _run(options: argparse.Namespace) -> int:
         from .kernels import run_kernels
 
         return run_kernels(options)
+    if options.suite == "perplexity":
+        from .perplexity import run_perplexity
+
+        return run_perplexity(options)
     if options.suite == "cache":
         from .cache import run_cache
 
@@ -168,9 +212,14 @@ def _run(options: argparse.Namespace) -> int:
 def _run_all(options: argparse.Namespace) -> int:
     """Every suite with its result file, then the report; quick runs write nothing, for they measure nothing."""
     size = [] if options.size == "normal" else [f"--{options.size}"]
-    peer = ["--peer", options.peer]
-    if options.llama_server is not None:
-        peer += ["--llama-server", options.llama_server]
+    passed = {
+        "--peers": options.peers,
+        "--peers-folder": options.peers_folder,
+        "--llama-server": options.llama_server,
+        "--pairs": options.pairs,
+        "--case-seconds": options.case_seconds,
+    }
+    peer = [f"{flag}={value}" for flag, value in passed.items() if value is not None]
     for suite in ("kernels", "cache", "step", "serve"):
         out = (
             [] if options.size == "quick" else ["--out", os.path.relpath(HERE / "results" / f"{suite}.json")]

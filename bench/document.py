@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from .errors import BenchError
+from .combine import save
 from .machine import current_commit, describe_machine
 from .noise import Moment, noise_between
-from .report import rows_table
+from .report import document_table
 from .rows import Row
 
 
@@ -42,21 +42,27 @@ def make_document(
 def emit(document: Mapping[str, Any], output: Output) -> None:
     """Stdout comes first: what was measured is not lost with the file. Raises BenchError."""
     print(
-        json.dumps(document, ensure_ascii=False) if output.as_json else rows_table(document["rows"]),
+        json.dumps(document, ensure_ascii=False) if output.as_json else document_table(document),
         flush=True,
     )
-    if output.file is None:
-        return
-    try:
-        output.file.parent.mkdir(parents=True, exist_ok=True)
-        output.file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise BenchError(f"cannot write {output.file}: {error.strerror or error}") from error
+    if output.file is not None:
+        save(document, output.file)
 
 
 def shown_command(typed: Sequence[str]) -> str:
-    """The command line without what is only true on this machine: absolute paths become bare names."""
-    return shlex.join(shown_argument(word) for word in typed)
+    """The command line without secrets, and without what is only true on this machine: absolute paths become names."""
+    return shlex.join(shown_argument(word) for word in _without_keys(typed))
+
+
+def _without_keys(typed: Sequence[str]) -> Iterator[str]:
+    follows = False
+    for word in typed:
+        name, equals, _ = word.partition("=")
+        if name == "--api-key":
+            yield "--api-key=KEY" if equals else word
+        else:
+            yield "KEY" if follows else word
+        follows = word == "--api-key"
 
 
 def shown_argument(argument: str) -> str:

@@ -9,3 +9,11 @@ class BenchError(Exception):
 
 class BenchUsageError(BenchError):
     """A flag must be changed. Exit status 2."""
+
+
+class StatusError(BenchError):
+    """A server answered with an HTTP status other than 2xx."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

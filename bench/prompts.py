@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 LOWEST_ID, HIGHEST_ID = 300, 30_000
 """Ordinary pieces in the usual vocabularies of 32k tokens and more: no control tokens, no single bytes."""
+
+Form = Literal["ids", "text", "chat"]
+"""How a plain prompt is put: as token ids, as text, or as the one message of a chat."""
 
 _COMMON = """
 time year people way day man thing woman life child world school state family student group country
@@ -29,6 +33,11 @@ class Prompts:
     """A source of prompts. Equal seeds and keys give equal prompts; any other key gives unrelated ones."""
 
     seed: int
+    form: Form = "ids"
+
+    def piece(self, count: int, *key: object) -> tuple[int, ...] | str:
+        """About `count` tokens, exactly so as ids; pieces of one source can be added up to longer prompts."""
+        return self.ids(count, *key) if self.form == "ids" else self._spaced(count, *key)
 
     def ids(self, count: int, *key: object) -> tuple[int, ...]:
         """`count` random token ids."""
@@ -40,6 +49,11 @@ class Prompts:
         source = self._source("words", key)
         chosen = [source.choice(_WORDS) for _ in range(count)]
         return " ".join(_sentence(chosen[i : i + 12]) for i in range(0, count, 12))
+
+    def _spaced(self, count: int, *key: object) -> str:
+        """Lower-case words, each with its space before: one token each in the usual vocabularies."""
+        source = self._source("piece", key)
+        return "".join(f" {source.choice(_WORDS)}" for _ in range(count))
 
     def _source(self, kind: str, key: tuple[object, ...]) -> random.Random:
         return random.Random(repr((self.seed, kind, key)))

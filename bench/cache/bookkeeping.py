@@ -73,7 +73,7 @@ def rows(size: Size) -> Iterator[Row]:
 
 def decode_steps(runner: Runner, cache: PrefixCache, running: int, steps: int) -> list[StepTimes]:
     """The real scheduler and cache; the steps are those in which every sequence decodes one token."""
-    scheduler = Scheduler(cache, SchedulerConfig(max_running=running))
+    scheduler = Scheduler(cache, SchedulerConfig(max_running=running, speculate="off"))
     for number in range(running):
         scheduler.add(_sequence(number, steps))
     times: list[StepTimes] = []

@@ -97,7 +97,7 @@ def _row(stream: Stream) -> Row:
     waits: dict[OrderName, list[int]] = {}
     for order in orders:
         tell(f"cache: hot and cold, load {stream.load:.0%}, {order}")
-        waits[order] = cold_waits(stream, SchedulerConfig(schedule_policy=order))
+        waits[order] = cold_waits(stream, SchedulerConfig(schedule_policy=order, speculate="off"))
     most = bound(SchedulerConfig(), stream.longest)
     ours, lpm = (percentile(waits[order], 0.99) for order in orders)
     return Row(

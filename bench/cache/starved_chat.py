@@ -71,7 +71,7 @@ def run(chats: Chats, policies: Policies) -> Report:
     machine = Machine(
         pages=max(int(POOL_SHARE * chats.tokens), chats.longest),
         cache=CacheConfig(eviction_policy=policies.eviction),
-        scheduler=SchedulerConfig(schedule_policy=policies.order),
+        scheduler=SchedulerConfig(schedule_policy=policies.order, speculate="off"),
         token_seconds=1 / TOKENS_PER_SECOND,
     )
     return Simulation(machine, chats.arrivals).run()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ..answers import Answer
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Measure
 
@@ -23,8 +24,18 @@ class Case(Protocol):
         ...
 
     @property
-    def slots(self) -> int:
-        """Requests that are in flight at once; servers with a fixed number of slots get that many."""
+    def needs(self) -> Needs:
+        """Of each server that is started for it."""
+        ...
+
+    @property
+    def short(self) -> bool:
+        """Whether it is worth the time of a server that is only a floor."""
+        ...
+
+    @property
+    def like(self) -> str:
+        """The case whose best settings are taken; its own name if they are to be found by scouting."""
         ...
 
     @property
@@ -52,6 +63,10 @@ class Timed:
     answers: tuple[Answer, ...]
     seconds: float
 
+    @property
+    def tokens(self) -> int:
+        return sum(answer.tokens for answer in self.answers)
+
 
 async def ask_all(server: Server, asks: Sequence[Ask], at_once: int) -> Timed:
     """Closed loop: at most `at_once` requests in flight, the next one starts when one ends."""
@@ -64,3 +79,12 @@ async def ask_all(server: Server, asks: Sequence[Ask], at_once: int) -> Timed:
     start = time.perf_counter()
     answers = await asyncio.gather(*(one(ask) for ask in asks))
     return Timed(tuple(answers), time.perf_counter() - start)
+
+
+def joined(first: tuple[int, ...] | str, then: tuple[int, ...] | str) -> tuple[int, ...] | str:
+    """Two pieces of one source as one prompt."""
+    if isinstance(first, str) and isinstance(then, str):
+        return first + then
+    assert not isinstance(first, str), "pieces of one source are of one form"
+    assert not isinstance(then, str), "pieces of one source are of one form"
+    return first + then

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
@@ -17,17 +18,21 @@ class ColdPrefill:
     tokens: int
     pairs: int
     name = "cold_prefill"
-    slots = 1
-    measures = (Measure("prefill", "tokens/s", "higher", Goal("ratio", "at least", 1.5)),)
+    like = "cold_prefill"
+    needs = Needs(1)
+    short = True
+    measures = (Measure("prefill", "tokens/s", "higher", Goal("ratio", "at least", 1.2)),)
 
     @property
     def regime(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self.tokens, "max_tokens": 1, "at_once": 1}
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
-        answer = await server.ask(Ask(prompts.ids(self.tokens, self.name, trial), 1))
+        answer = await server.ask(Ask(prompts.piece(self.tokens, self.name, trial), 1))
         return {"prefill": self.tokens / answer.first_token}
 
 
 def case(size: Size) -> ColdPrefill:
-    return ColdPrefill(tokens=sized(size, quick=64, normal=2000), pairs=sized(size, quick=2, normal=5))
+    return ColdPrefill(
+        tokens=sized(size, quick=64, normal=2000, scout=500), pairs=sized(size, quick=2, normal=5)
+    )

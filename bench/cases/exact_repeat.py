@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
@@ -19,9 +20,11 @@ class ExactRepeat:
     repeats: int
     pairs: int
     name = "exact_repeat"
-    slots = 1
+    like = "exact_repeat"
+    needs = Needs(1)
+    short = True
     measures = (
-        Measure("ttft_warm", "ms", "lower"),
+        Measure("ttft_warm", "ms", "lower", Goal("ratio", "at most", 0.5)),
         Measure("ttft_warm_over_cold", "share", "lower", Goal("ours", "at most", 0.05)),
         Measure("reused", "tokens", "higher"),
     )
@@ -31,7 +34,7 @@ class ExactRepeat:
         return {"prompt_tokens": self.tokens, "max_tokens": 1, "at_once": 1, "repeats": self.repeats}
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
-        ask = Ask(prompts.ids(self.tokens, self.name, trial), 1)
+        ask = Ask(prompts.piece(self.tokens, self.name, trial), 1)
         cold = await server.ask(ask)
         warm = [await server.ask(ask) for _ in range(self.repeats)]
         ttft = median([answer.first_token for answer in warm])
@@ -42,7 +45,7 @@ class ExactRepeat:
 
 def case(size: Size) -> ExactRepeat:
     return ExactRepeat(
-        tokens=sized(size, quick=64, normal=2000),
-        repeats=sized(size, quick=1, normal=3),
+        tokens=sized(size, quick=64, normal=2000, scout=500),
+        repeats=sized(size, quick=1, normal=3, scout=1),
         pairs=sized(size, quick=2, normal=5),
     )

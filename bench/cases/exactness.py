@@ -12,6 +12,7 @@ from typing import Any
 
 from ..answers import Answer
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
@@ -28,7 +29,10 @@ class Exactness:
     max_tokens: int
     pairs: int = 1
     name = "exactness"
-    slots = 8
+    like = "multi_turn"
+    at_once = 8
+    short = False
+    needs = Needs(8)
     measures = (
         Measure("texts_changed", "answers", "lower", NEVER),
         Measure("logprobs_changed", "answers", "lower", NEVER),
@@ -46,12 +50,13 @@ class Exactness:
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
         asks = [self._ask(prompts, trial, number) for number in range(self.prompts)]
         cold = []
-        for ask in asks:
-            if not await server.forget():
+        for number, ask in enumerate(asks):
+            # Those in between have nothing in common, and some servers take seconds to forget.
+            if number % SYSTEMS == 0 and not await server.forget():
                 return {}
             cold.append(await server.ask(replace(ask, reuse=False)))
         others = [(await ask_all(server, asks, 1)).answers]
-        for at_once in (1, self.slots):
+        for at_once in (1, self.at_once):
             await server.forget()
             others.append((await ask_all(server, asks, at_once)).answers)
         return {
@@ -82,7 +87,7 @@ def _changed(cold: Sequence[object], runs: Sequence[Sequence[object]]) -> int:
 
 def case(size: Size) -> Exactness:
     return Exactness(
-        prompts=sized(size, quick=6, normal=40),
-        shared_words=sized(size, quick=24, normal=200),
-        max_tokens=sized(size, quick=4, normal=24),
+        prompts=sized(size, quick=6, normal=12, full=40, scout=6),
+        shared_words=sized(size, quick=24, normal=100, full=200, scout=50),
+        max_tokens=sized(size, quick=4, normal=24, scout=6),
     )

@@ -10,15 +10,16 @@ from typing import Any
 
 from ..answers import Answer
 from ..asking import Ask, Message, Server
+from ..needs import Needs
 from ..prompts import Prompts
-from ..rows import Measure
+from ..rows import Goal, Measure
 from ..sizes import Size, sized
 from ..stats import percentile
 
 
 @dataclass(frozen=True, slots=True)
 class MultiTurn:
-    """Two conversations share each system prompt. `at_once` conversations are under way at any time."""
+    """Four conversations share each system prompt. `at_once` conversations are under way at any time."""
 
     conversations: int
     turns: int
@@ -28,12 +29,19 @@ class MultiTurn:
     at_once: int
     pairs: int
     name = "multi_turn"
-    slots = 8
+    like = "multi_turn"
+    short = False
     measures = (
-        Measure("throughput", "turns/s", "higher"),
-        Measure("ttft_p50_later_turns", "ms", "lower"),
-        Measure("ttft_p95_later_turns", "ms", "lower"),
+        Measure("throughput", "turns/s", "higher", Goal("ratio", "at least", 1.8)),
+        Measure("ttft_p50", "ms", "lower"),
+        Measure("ttft_p95", "ms", "lower", Goal("ratio", "at most", 0.5)),
+        Measure("prompt_tokens", "tokens of all prompts", "lower", counted=True),
+        Measure("peak_memory", "MiB", "lower", Goal("ratio", "at most", 1.2), counted=True),
     )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.at_once)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -47,6 +55,8 @@ class MultiTurn:
         }
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
+        if server.process is not None:
+            server.process.forget_peak()
         gate = asyncio.Semaphore(self.at_once)
 
         async def one(conversation: int) -> list[Answer]:
@@ -56,16 +66,23 @@ class MultiTurn:
         start = time.perf_counter()
         talks = await asyncio.gather(*(one(i) for i in range(self.conversations)))
         seconds = time.perf_counter() - start
-        waits = [1e3 * answer.first_token for talk in talks for answer in talk[1:]]
-        return {
+        answers = [answer for talk in talks for answer in talk]
+        waits = [1e3 * answer.first_token for answer in answers]
+        values: dict[str, float] = {
             "throughput": self.conversations * self.turns / seconds,
-            "ttft_p50_later_turns": percentile(waits, 0.5),
-            "ttft_p95_later_turns": percentile(waits, 0.95),
+            "ttft_p50": percentile(waits, 0.5),
+            "ttft_p95": percentile(waits, 0.95),
         }
+        counts = [answer.prompt_tokens for answer in answers if answer.prompt_tokens is not None]
+        if len(counts) == len(answers):
+            values["prompt_tokens"] = sum(counts)
+        if server.process is not None and (peak := server.process.peak_memory()) is not None:
+            values["peak_memory"] = peak / 2**20
+        return values
 
     async def _converse(self, server: Server, prompts: Prompts, key: tuple[int, int]) -> list[Answer]:
         trial, conversation = key
-        system = prompts.words(self.system_words, self.name, trial, "system", conversation // 2)
+        system = prompts.words(self.system_words, self.name, trial, "system", conversation // 4)
         messages = [Message("system", system)]
         answers = []
         for turn in range(self.turns):
@@ -79,11 +96,11 @@ class MultiTurn:
 
 def case(size: Size) -> MultiTurn:
     return MultiTurn(
-        conversations=sized(size, quick=2, normal=4, full=16),
-        turns=sized(size, quick=2, normal=5),
-        system_words=sized(size, quick=24, normal=800),
-        user_words=sized(size, quick=12, normal=40),
-        max_tokens=sized(size, quick=4, normal=48),
-        at_once=sized(size, quick=2, normal=4, full=8),
+        conversations=sized(size, quick=2, normal=16, scout=8),
+        turns=sized(size, quick=2, normal=5, scout=3),
+        system_words=sized(size, quick=24, normal=920, scout=230),
+        user_words=sized(size, quick=12, normal=40, scout=10),
+        max_tokens=sized(size, quick=4, normal=48, scout=12),
+        at_once=sized(size, quick=2, normal=8),
         pairs=sized(size, quick=1, normal=3),
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..asking import Ask, Server
+from ..needs import Needs
 from ..prompts import Prompts
-from ..rows import Measure
+from ..rows import Goal, Measure
 from ..sizes import Size, sized
 from ..stats import percentile
-from .base import ask_all
+from .base import ask_all, joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,18 @@ class SharedSystem:
     max_tokens: int
     pairs: int
     name = "shared_system"
-    slots = 8
+    like = "shared_system"
+    at_once = 8
+    short = False
     measures = (
-        Measure("throughput", "requests/s", "higher"),
+        Measure("throughput", "requests/s", "higher", Goal("ratio", "at least", 1.8)),
         Measure("ttft_p50", "ms", "lower"),
         Measure("ttft_p95", "ms", "lower"),
     )
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(self.at_once)
 
     @property
     def regime(self) -> Mapping[str, Any]:
@@ -36,16 +43,16 @@ class SharedSystem:
             "own_tokens": self.own,
             "requests": self.requests,
             "max_tokens": self.max_tokens,
-            "at_once": self.slots,
+            "at_once": self.at_once,
         }
 
     async def run(self, server: Server, prompts: Prompts, trial: int) -> Mapping[str, float]:
-        system = prompts.ids(self.shared, self.name, trial)
+        system = prompts.piece(self.shared, self.name, trial)
         asks = [
-            Ask(system + prompts.ids(self.own, self.name, trial, user), self.max_tokens)
+            Ask(joined(system, prompts.piece(self.own, self.name, trial, user)), self.max_tokens)
             for user in range(self.requests)
         ]
-        timed = await ask_all(server, asks, self.slots)
+        timed = await ask_all(server, asks, self.at_once)
         waits = [1e3 * answer.first_token for answer in timed.answers]
         return {
             "throughput": self.requests / timed.seconds,
@@ -56,9 +63,9 @@ class SharedSystem:
 
 def case(size: Size) -> SharedSystem:
     return SharedSystem(
-        shared=sized(size, quick=96, normal=1500),
-        own=sized(size, quick=16, normal=100),
-        requests=sized(size, quick=9, normal=16, full=48),
-        max_tokens=sized(size, quick=4, normal=32),
+        shared=sized(size, quick=96, normal=1500, scout=375),
+        own=sized(size, quick=16, normal=100, scout=25),
+        requests=sized(size, quick=9, normal=48, scout=16),
+        max_tokens=sized(size, quick=4, normal=32, scout=8),
         pairs=sized(size, quick=1, normal=3),
     )

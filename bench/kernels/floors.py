@@ -1,4 +1,4 @@
-"""What bounds every kernel here, measured: how fast memory is read, and how fast floats are multiplied."""
+"""What bounds every kernel here, measured: how fast memory is read, and how fast numbers are multiplied."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..rows import Measure, Row
 from ..sizes import Size, sized
 from ..stats import Pair
 from .timing import Rounds, in_turns
+from .weights import Shape, packed_copies
 
 if TYPE_CHECKING:
     from sapwood.model.ops_native import NativeOps
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """The best that anyone reached, by who tried: bytes/s read from memory, and float32 operations/s."""
+    """The best that anyone reached, by who tried: bytes/s read from memory, operations/s in float32 and in 16 bits."""
 
     reading: Mapping[str, float]
     multiplying: Mapping[str, float]
+    integers: Mapping[str, float]
 
     @property
     def bandwidth(self) -> float:
@@ -35,15 +37,26 @@ class Floors:
         """An estimate: nobody says that the best of these kernels is as good as can be."""
         return max(self.multiplying.values())
 
+    @property
+    def integer_peak(self) -> float:
+        """An estimate too: only ours multiply 16-bit integers."""
+        return max(self.integers.values())
+
 
 def measure_floors(ops: NativeOps, torch: Any | None, size: Size) -> Floors:
     rounds = Rounds.of(size)
-    return Floors(_reading(torch, size, rounds), _multiplying(ops, torch, size, rounds))
+    return Floors(
+        _reading(torch, size, rounds), _multiplying(ops, torch, size, rounds), _integers(ops, size, rounds)
+    )
 
 
 def rows_of(floors: Floors) -> Iterator[Row]:
     """The floors themselves, for the record."""
-    for name, found, unit in (("read", floors.reading, "GB/s"), ("multiply", floors.multiplying, "GFLOP/s")):
+    for name, found, unit in (
+        ("read", floors.reading, "GB/s"),
+        ("multiply", floors.multiplying, "GFLOP/s"),
+        ("multiply integers", floors.integers, "GOP/s"),
+    ):
         measure = Measure(name, unit, "higher")
         detail = {who: value / 1e9 for who, value in found.items()}
         yield Row("floor", measure, [Pair(max(detail.values()), None)], detail=detail)
@@ -81,3 +94,13 @@ def _multiplying(ops: NativeOps, torch: Any | None, size: Size, rounds: Rounds) 
         functions["torch"] = lambda: torch.mm(ta, tb)
     taken = in_turns(functions, rounds)
     return {name: 2 * n**3 / min(times) for name, times in taken.items()}
+
+
+def _integers(ops: NativeOps, size: Size, rounds: Rounds) -> dict[str, float]:
+    """8-bit weights that the first cache holds once they are unpacked, and many rows."""
+    rows, shape = sized(size, quick=16, normal=192), Shape(1024, 512)
+    packed = packed_copies(ops, "q8_0", shape, 1)[0]
+    x = np.random.default_rng(1).standard_normal((rows, shape.inputs), np.float32)
+    out = np.empty((rows, shape.outputs), np.float32)
+    taken = in_turns({"ours": lambda: ops.linear(x, packed, out)}, rounds)
+    return {name: 2 * rows * shape.outputs * shape.inputs / min(times) for name, times in taken.items()}

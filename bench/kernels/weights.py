@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES, RawTensor, TensorFormat
 
 if TYPE_CHECKING:
-    from sapwood.model.ops_native import NativeOps
+    from sapwood.model.ops import Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,9 @@ def float_copies(shape: Shape, enough: int) -> list[NDArray[np.float32]]:
     return [first, *(first.copy() for _ in range(_copies(first.nbytes, enough) - 1))]
 
 
-def packed_copies(ops: NativeOps, format: TensorFormat, shape: Shape, enough: int) -> Sequence[Any]:
+def packed_copies(ops: Ops, format: TensorFormat, shape: Shape, enough: int) -> Sequence[Any]:
     tensor = RawTensor("weight", format, shape.outputs, shape.inputs, _encoded(format, shape))
-    first = ops.pack([tensor])
-    return [first, *(ops.pack([tensor]) for _ in range(_copies(first.nbytes, enough) - 1))]
+    return [ops.pack([tensor]) for _ in range(_copies(tensor.data.nbytes, enough))]
 
 
 def _copies(nbytes: int, enough: int) -> int:

@@ -14,6 +14,7 @@ EvictionName = Literal["default", "lru", "lfu", "fifo", "mru", "filo", "slru", "
 KvDtype = Literal["f16", "bf16", "f32"]
 WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
 SpeculateName = Literal["auto", "off"]
+Compute = Literal["auto", "f32"]
 LedgerName = Literal["auto", "contract", "physical"]
 
 
@@ -80,6 +81,8 @@ class ModelConfig:
     """auto keeps what the file holds; the others convert at load."""
     kv_dtype: KvDtype = "f16"
     """How keys and values are stored in pages."""
+    compute: Compute = "auto"
+    """auto multiplies 8- and 4-bit weights with rows of activations rounded to 16 bits; f32 does not round."""
     kv_memory: int | None = None
     """Bytes of hot pages; None takes a share of free memory."""
     threads: int | None = None

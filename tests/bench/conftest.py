@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from bench.asking import Dialect, Server
+from bench.asking import Abilities, Dialect, Server
 from bench.client import Address
 
 
@@ -26,6 +26,10 @@ class Stub:
     """Whether an answer changes once its prompt is cached."""
     short: bool = False
     """Whether it generates one token too few."""
+    key: str | None = None
+    """The API key that it wants."""
+    refuses: frozenset[str] = frozenset()
+    """Fields that it answers with 400, "ids" for prompts of token ids, and routes that it has not."""
     seen: set[str] = field(default_factory=set)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,7 +38,13 @@ class Stub:
         length = int(head.lower().split("content-length:")[1].split()[0])
         body = json.loads(await reader.readexactly(length)) if length else {}
         self.log.append((self.name, path, body))
-        if path == "/v1/models":
+        if self.key is not None and f"authorization: bearer {self.key}" not in head.lower():
+            _send_json(writer, 401, {"error": "no key"})
+        elif path in self.refuses:
+            _send_json(writer, 404, {"error": f"there is no {path}"})
+        elif refused := self.refuses & {*body, *_kind(body)}:
+            _send_json(writer, 400, {"error": f"unknown: {sorted(refused)}"})
+        elif path == "/v1/models":
             _send_json(writer, 200, {"data": [{"id": "stub-model"}]})
         elif path == "/flush_cache":
             self.seen.clear()
@@ -52,13 +62,19 @@ class Stub:
         warm = key in self.seen and body.get("cache_prompt", True)
         self.seen.add(key)
         count = int(body["n_predict"] if path == "/completion" else body["max_tokens"]) - self.short
+        count *= int(body.get("n", 1))
         words = [f"w{(len(key) + i) % 97} " for i in range(count)]
         if warm and self.drifts:
             words[-1] = "drift "
         cached = len(prompt) - 1 if warm else 0
         if path == "/completion":
             return _llama_events(words, len(prompt), cached)
-        return _openai_events(words, len(prompt), cached, chat="chat" in path)
+        events = _openai_events(words, len(prompt), cached, chat="chat" in path)
+        return events if "stream_options" in body else events[:-1]
+
+
+def _kind(body: dict[str, Any]) -> set[str]:
+    return {"ids"} if isinstance(body.get("prompt"), list) else set()
 
 
 def _llama_events(words: list[str], prompt: int, cached: int) -> list[dict[str, Any]]:
@@ -121,8 +137,8 @@ Opener = Callable[[Stub], AbstractAsyncContextManager[Server]]
 def make_stub() -> StubMaker:
     log: list[tuple[str, str, dict[str, Any]]] = []
 
-    def make(name: str, dialect: Dialect, *, drifts: bool = False, short: bool = False) -> Stub:
-        return Stub(name, dialect, log, drifts, short)
+    def make(name: str, dialect: Dialect, **ways: Any) -> Stub:
+        return Stub(name, dialect, log, **ways)
 
     return make
 
@@ -133,6 +149,8 @@ def serving() -> Opener:
     async def serve(stub: Stub) -> AsyncIterator[Server]:
         async with await asyncio.start_server(stub.handle, "127.0.0.1", 0) as listener:
             port = listener.sockets[0].getsockname()[1]
-            yield Server(stub.name, Address("127.0.0.1", port), stub.dialect, "stub-model")
+            able = Abilities(forget="/flush_cache" if stub.dialect == "sapwood" else None)
+            address = Address("127.0.0.1", port, key=stub.key)
+            yield Server(stub.name, address, stub.dialect, "stub-model", abilities=able)
 
     return serve

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from bench.answers import read_piece
+from bench.answers import read_answer, read_piece
 from bench.asking import Ask, Message, Server
-from bench.client import Address, EventSplitter, exchange
+from bench.client import Address, Arrival, EventSplitter, Exchange, exchange
 from bench.errors import BenchError, BenchUsageError
 from bench.processes import Launch, running
 from bench.prompts import HIGHEST_ID, LOWEST_ID, Prompts
@@ -71,6 +72,18 @@ def test_pieces_of_both_dialects() -> None:
     assert read_piece({"choices": [], "usage": usage}).cached_tokens == 8
     with pytest.raises(BenchError, match="out of pages"):
         read_piece({"error": {"message": "out of pages"}})
+
+
+@pytest.mark.parametrize("total", [None, 7])
+def test_tokens_of_several_answers_are_added_up(total: int | None) -> None:
+    def event(index: int | None, count: int) -> bytes:
+        choices = [] if index is None else [{"index": index, "text": "a", "finish_reason": "length"}]
+        return json.dumps({"choices": choices, "usage": {"completion_tokens": count}}).encode()
+
+    data = [event(0, 1), event(1, 3), event(0, 3)] + ([] if total is None else [event(None, total)])
+    arrivals = tuple(Arrival(float(i), one) for i, one in enumerate(data))
+    answer = read_answer(Exchange(200, 0.0, 9.0, arrivals, b""))
+    assert answer.completion_tokens == (6 if total is None else total)
 
 
 def ask_stub(serving: Serving, stub: Any, ask: Ask) -> Any:

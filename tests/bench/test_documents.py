@@ -151,7 +151,7 @@ def test_the_report_puts_caveats_first_and_ratios_before_values(tmp_path: Path) 
     (results / "cache.json").write_text(json.dumps(document()))
     assert write_report(results, tmp_path / "RESULTS.md") == 2
     page = (tmp_path / "RESULTS.md").read_text()
-    places = [page.index(word) for word in ("Read this first", "## cache", "## serve", "How to repeat")]
+    places = [page.index(word) for word in ("Read this first", "## serve", "## cache", "How to repeat")]
     assert places == sorted(places)
     row = next(line for line in page.splitlines() if line.startswith("| decode_8"))
     cells = [cell.strip() for cell in row.split("|")[1:-1]]

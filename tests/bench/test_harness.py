@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from bench.asking import Server
+from bench.asking import Abilities, Server
 from bench.cases import Case, all_cases
+from bench.cases.decode import repetition
 from bench.command import main
+from bench.entrants import Entrant
 from bench.kernels.attention import Step
 from bench.kernels.run import blas_environment
 from bench.kernels.timing import Rounds, in_turns
@@ -23,7 +27,7 @@ from bench.kernels.weights import Shape, float_copies, packed_copies
 from bench.prompts import Prompts
 from bench.report import rows_table
 from bench.rows import Row
-from bench.serve_suite import Sides, run_case, run_cases
+from bench.serve_suite import Contest, Sides, run_case, run_contest
 
 from sapwood.model.ops_native import NativeOps
 
@@ -34,26 +38,44 @@ Serving = Callable[[Any], AbstractAsyncContextManager[Server]]
 # ---- cases -----------------------------------------------------------------------------------------------------
 
 
-async def with_sides(serving: Serving, ours: Any, peer: Any, work: Callable[[Sides], Any]) -> Any:
-    async with serving(ours) as a, serving(peer) as b:
-        return await work(Sides(a, b))
+async def with_sides(serving: Serving, ours: Any, peers: Sequence[Any], work: Callable[[Sides], Any]) -> Any:
+    async with contextlib.AsyncExitStack() as stack:
+        first, *others = [await stack.enter_async_context(serving(stub)) for stub in (ours, *peers)]
+        return await work(Sides(first, others))
 
 
 async def run_on(case: Case, sides: Sides) -> list[Row]:
-    return await run_case(case, sides, Prompts(1))
+    return (await run_case(case, sides, Prompts(1))).rows
+
+
+def rows_of(serving: Serving, case: Case, ours: Any, *peers: Any) -> list[Row]:
+    rows: list[Row] = asyncio.run(with_sides(serving, ours, peers, partial(run_on, case)))
+    return rows
+
+
+def case_called(name: str) -> Case:
+    [case] = [case for case in all_cases("quick") if case.name == name]
+    return case
+
+
+OF_PROCESSES = {"restart": {"ttft", "reused"}, "starved_chat": {"throughput", "ttft_p95"}}
+"""What only a server that we started can be asked for."""
 
 
 def test_all_cases_run_in_turns_with_equal_prompts(make_stub: MakeStub, serving: Serving) -> None:
     ours, peer = make_stub("ours", "sapwood"), make_stub("peer", "llama.cpp")
     for case in all_cases("quick"):
         ours.log.clear()
-        rows = asyncio.run(with_sides(serving, ours, peer, partial(run_on, case)))
-        assert [row.measure.name for row in rows] == [measure.name for measure in case.measures]
+        rows = rows_of(serving, case, ours, peer)
+        untold = OF_PROCESSES.get(case.name, {"peak_memory"})
+        assert [row.measure.name for row in rows] == [
+            measure.name for measure in case.measures if measure.name not in untold
+        ]
         assert all(len(row.pairs) == case.pairs and row.against == "peer" for row in rows)
         assert all(row.json()["regime"] for row in rows)
         turns = [name for name, path, _ in ours.log if path != "/flush_cache"]
         changes = sum(a != b for a, b in itertools.pairwise(turns))
-        assert changes == 2 * case.pairs - 1  # ours, peer, ours, peer: never both at a time
+        assert changes == (2 * case.pairs - 1 if rows else 0)  # ours, peer, ours, peer: never both at a time
         asked = {
             side: sorted(
                 json.dumps(body.get("prompt", body.get("messages")))
@@ -66,37 +88,100 @@ def test_all_cases_run_in_turns_with_equal_prompts(make_stub: MakeStub, serving:
             assert asked["ours"] == asked["peer"]
 
 
+def test_no_trial_repeats_a_prompt_of_another(make_stub: MakeStub, serving: Serving) -> None:
+    for case in all_cases("quick"):
+        stub = make_stub("ours", "sapwood")
+        seen: list[set[str]] = []
+        for trial in range(2):
+            stub.log.clear()
+            asyncio.run(with_sides(serving, stub, (), partial(_once, case, trial)))
+            seen.append({json.dumps(body["prompt"])[:60] for _, _, body in stub.log if "prompt" in body})
+        assert not seen[0] & seen[1], case.name
+
+
+async def _once(case: Case, trial: int, sides: Sides) -> None:
+    await case.run(sides.ours, Prompts(1), trial)
+
+
+def test_each_peer_has_its_rows_against_the_same_values_of_ours(
+    make_stub: MakeStub, serving: Serving
+) -> None:
+    stubs = [make_stub("ours", "sapwood"), make_stub("a", "llama.cpp"), make_stub("b", "openai")]
+    rows = rows_of(serving, case_called("cold_prefill"), *stubs)
+    assert [row.against for row in rows] == ["a", "b"]
+    assert [pair.ours for pair in rows[0].pairs] == [pair.ours for pair in rows[1].pairs]
+    turns = [name for name, _, _ in stubs[0].log]
+    assert turns == ["ours", "a", "b"] * 2
+
+
+def test_a_floor_is_asked_in_the_first_pair_alone(make_stub: MakeStub, serving: Serving) -> None:
+    ours, floor = make_stub("ours", "sapwood"), make_stub("floor", "openai")
+
+    async def work(sides: Sides) -> list[Row]:
+        return await run_on(case_called("cold_prefill"), replace(sides, floors=frozenset({"floor"})))
+
+    [row] = asyncio.run(with_sides(serving, ours, [floor], work))
+    assert [name for name, _, _ in ours.log] == ["ours", "floor", "ours"]
+    assert len(row.pairs) == 1
+
+
+def test_samples_are_one_request_where_the_server_can(make_stub: MakeStub, serving: Serving) -> None:
+    case = case_called("samples")
+
+    async def go(stub: Any, able: bool) -> None:
+        async with serving(stub) as server:
+            abilities = replace(server.abilities, samples=able)
+            await case.run(replace(server, abilities=abilities), Prompts(1), 0)
+
+    can, cannot = make_stub("a", "openai"), make_stub("b", "openai")
+    asyncio.run(go(can, True))
+    [(_, _, body)] = can.log
+    assert (body["n"], body["temperature"]) == (3, 1.0)
+    can.log.clear()
+    asyncio.run(go(cannot, False))
+    assert sorted(body["seed"] for _, _, body in cannot.log) == [0, 1, 2]
+
+
+def test_repetition_is_the_share_of_what_came_before() -> None:
+    assert repetition(["a b c d e f g h"]) == 0.0
+    assert repetition(["a b c d a b c d", "x y"]) == 0.2
+    assert repetition([]) == 0.0
+
+
+def test_servers_that_end_early_are_told_of(make_stub: MakeStub, serving: Serving) -> None:
+    async def go() -> list[Row]:
+        async with (
+            serving(make_stub("ours", "sapwood")) as ours,
+            serving(make_stub("peer", "openai", short=True)) as peer,
+        ):
+            peer = replace(peer, abilities=Abilities(length=(), exact=False))
+            return (await run_case(case_called("decode_8"), Sides(ours, [peer]), Prompts(1))).rows
+
+    row, _ = asyncio.run(go())
+    assert "peer ended early: 112 of 128 tokens" in row.notes[0]
+
+
 def test_exactness_counts_answers_that_change(make_stub: MakeStub, serving: Serving) -> None:
-    [case] = [case for case in all_cases("quick") if case.name == "exactness"]
     ours, peer = make_stub("ours", "sapwood"), make_stub("peer", "llama.cpp", drifts=True)
-    rows = asyncio.run(with_sides(serving, ours, peer, partial(run_on, case)))
-    texts = rows[0].json()
+    texts = rows_of(serving, case_called("exactness"), ours, peer)[0].json()
     assert (texts["ours"], texts["peer"], texts["goal"]["met"]) == (0.0, 6.0, True)
 
 
 def test_exactness_is_skipped_where_a_server_cannot_forget(make_stub: MakeStub, serving: Serving) -> None:
-    [case] = [case for case in all_cases("quick") if case.name == "exactness"]
     ours, peer = make_stub("ours", "sapwood"), make_stub("peer", "openai")
-    rows = asyncio.run(with_sides(serving, ours, peer, partial(run_on, case)))
+    rows = rows_of(serving, case_called("exactness"), ours, peer)
     assert [(row.against, row.json()["peer"]) for row in rows] == [(None, None)] * 2
 
 
-def test_servers_are_started_once_for_equal_slots(make_stub: MakeStub, serving: Serving) -> None:
-    opened: list[int] = []
+def test_a_contest_alone_has_no_ratios(make_stub: MakeStub, serving: Serving) -> None:
+    async def go() -> list[Row]:
+        async with serving(make_stub("ours", "sapwood")) as server:
+            cases = [(case, case) for case in all_cases("quick")]
+            contest = Contest(Entrant("ours", server=server), (), cases, Prompts(1))
+            return [row async for result in run_contest(contest) for row in result.rows]
 
-    class Opened:
-        def __init__(self, slots: int) -> None:
-            opened.append(slots)
-            self._inner = serving(make_stub("ours", "sapwood"))
-
-        async def __aenter__(self) -> Sides:
-            return Sides(await self._inner.__aenter__(), None)
-
-        async def __aexit__(self, *error: Any) -> None:
-            await self._inner.__aexit__(*error)
-
-    rows = asyncio.run(run_cases(all_cases("quick"), Opened, Prompts(1)))
-    assert opened == [1, 8]
+    rows = asyncio.run(go())
+    assert {row.scenario for row in rows} == {case.name for case in all_cases("quick")} - set(OF_PROCESSES)
     assert all(row.json()["ratio"] is None for row in rows)
 
 
@@ -164,12 +249,16 @@ def test_cache_suite_prints_one_document(capsys: pytest.CaptureFixture[str], tmp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["serve", "--peer", "none", "--cases", "cold_prefil"], "no case is called cold_prefil"),
-        (["serve", "--peer", "none", "--pairs", "0"], "--pairs is 0"),
+        (["serve", "--peers", "none", "--cases", "cold_prefil"], "no case is called cold_prefil"),
+        (["serve", "--peers", "none", "--pairs", "0"], "--pairs is 0"),
         (["serve", "--llama-server", "/no/program"], "'/no/program' is no program"),
         (["serve", "--against", "nonsense"], "--against: 'nonsense' is not the URL"),
         (["serve", "--ours", "http://x:99999"], "--ours: "),
         (["serve", "--against", "http://x:9", "--llama-server", "y"], "give one"),
+        (["serve", "--peers", "lama"], "no peer is called lama; there are llama, vllm"),
+        (["serve", "--api-key", "x"], "--api-key is for the server of --against"),
+        (["serve", "--alone"], "--alone measures the server of --against"),
+        (["serve", "--against", "http://x:9", "--alone", "--ours", "y:1"], "leave --ours out"),
         (["serve", "--threads", "0"], "--threads: 0 is not at least 1"),
         (["cache", "--bogus"], "unrecognized arguments: --bogus"),
         (["cache", "--quick", "--full"], "not allowed with"),
@@ -206,7 +295,7 @@ def test_nothing_is_started_for_a_peer_that_is_not_there(
     def start(*_: Any) -> None:
         raise AssertionError("a server is started")
 
-    monkeypatch.setattr("bench.serve_command.running", start)
+    monkeypatch.setattr("bench.processes.Child.start", start)
     assert main(["serve", "--quick", "--against", "http://127.0.0.1:9"]) == 1
     assert "port 9" in capsys.readouterr().err
 

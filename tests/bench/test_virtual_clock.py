@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from bench.cache.virtual_clock import Arrival, Machine, Report, Simulation
@@ -13,8 +11,9 @@ from sapwood.cache import PrefixCache
 from sapwood.config import CacheConfig, SchedulerConfig
 
 
-def machine(pages: int = 100, **scheduler: Any) -> Machine:
-    return Machine(pages, CacheConfig(), SchedulerConfig(schedule_policy="fcfs", **scheduler), 0.5, 1.0)
+def machine(pages: int = 100, max_running: int = 32) -> Machine:
+    scheduler = SchedulerConfig(schedule_policy="fcfs", max_running=max_running, speculate="off")
+    return Machine(pages, CacheConfig(), scheduler, 0.5, 1.0)
 
 
 def arrival(at: float, prompt: list[int], answer: list[int], after: int | None = None) -> Arrival:

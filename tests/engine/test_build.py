@@ -60,7 +60,7 @@ def test_what_was_built(build: Build) -> None:
     facts = build(CacheConfig(page_size=4)).facts
     assert facts.model == "little-llama"
     assert len(facts.fingerprint) == 64
-    assert (facts.exact, facts.ops) == (True, "native")
+    assert (facts.exact, facts.ops, facts.compute) == (True, "native", "auto")
     assert facts.vocab_size == tiny.VOCAB_SIZE
     assert (facts.max_context, facts.page_size) == (512, 4)
     assert facts.kv_bytes_per_token == 256
@@ -97,8 +97,13 @@ def test_without_an_index_nothing_is_reused_and_the_reason_is_said(build: Build)
 
 
 def test_other_weights_and_pages_have_other_fingerprints(build: Build) -> None:
-    settings: tuple[dict[str, str], ...] = ({}, {"kv_dtype": "f32"}, {"weights": "q8"})
-    assert len({build(**setting).facts.fingerprint for setting in settings}) == 3
+    settings: tuple[dict[str, str], ...] = (
+        {},
+        {"kv_dtype": "f32"},
+        {"weights": "q8"},
+        {"weights": "q8", "compute": "f32"},
+    )
+    assert len({build(**setting).facts.fingerprint for setting in settings}) == 4
 
 
 def test_a_small_pool_is_noticed_and_longer_requests_are_refused(build: Build) -> None:

@@ -45,8 +45,10 @@ def tiny_decoder(tmp_path_factory: pytest.TempPathFactory) -> GetDecoder:
 
 @pytest.fixture(scope="session")
 def default_decoder() -> GetDecoder:
-    """The default model, by threads."""
-    return cache(lambda threads=2: decoder_of("smollm2-135m", threads=threads))
+    """The default model, by threads and compute."""
+    return cache(
+        lambda threads=2, compute="auto": decoder_of("smollm2-135m", threads=threads, compute=compute)
+    )
 
 
 @pytest.fixture(params=_CASES, ids=lambda c: f"{c.family}-{c.weights}-{c.dtype}")

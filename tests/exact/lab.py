@@ -12,6 +12,7 @@ from exact.recorder import RecordingRunner, Witness
 from sapwood.cache import PrefixCache
 from sapwood.config import (
     CacheConfig,
+    Compute,
     IndexName,
     KvDtype,
     ModelConfig,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 Prompt = tuple[int, ...]
 GetDecoder = Callable[..., "Decoder"]
-"""What the fixtures give: a decoder by family, weights and threads, or by threads."""
+"""What the fixtures give: a decoder by family, weights and threads, or by threads and compute."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Each in every format."""
@@ -212,8 +213,10 @@ def _said(events: Sequence[Event]) -> Said:
     return said
 
 
-def decoder_of(model: Path | str, weights: WeightFormat = "auto", threads: int = 2) -> Decoder:
-    config = ModelConfig(str(model), weights, kv_memory=2**22, threads=threads)
+def decoder_of(
+    model: Path | str, weights: WeightFormat = "auto", threads: int = 2, compute: Compute = "auto"
+) -> Decoder:
+    config = ModelConfig(str(model), weights, kv_memory=2**22, threads=threads, compute=compute)
     return load_model(config, 1).runner.decoder
 
 

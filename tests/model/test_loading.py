@@ -19,7 +19,7 @@ from sapwood.model.gguf_convert import requantize
 from sapwood.model.ops_native import NativeOps, missing_features
 
 if TYPE_CHECKING:
-    from sapwood.config import KvDtype, WeightFormat
+    from sapwood.config import Compute, KvDtype, WeightFormat
     from sapwood.model import Model
 
 PROMPT = prompt_of(40)
@@ -157,6 +157,12 @@ def test_a_fingerprint_differs_wherever_kv_would(folder: Path, tmp_path: Path) -
     ]
     found += [load(other).fingerprint for other in others]
     assert len(set(found)) == len(dtypes) * len(formats) + len(others)
+
+
+def test_a_fingerprint_tells_the_compute_where_it_matters(folder: Path) -> None:
+    ways: tuple[Compute, ...] = ("auto", "f32")
+    assert len({load(folder, compute=way, weights="q4").fingerprint for way in ways}) == 2
+    assert len({load(folder, compute=way, weights="f16").fingerprint for way in ways}) == 1
 
 
 # ---- ops ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sapwood.errors import UsageError
+from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
 from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
 from sapwood.model.ops_native import NativeOps
@@ -20,6 +21,9 @@ from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
 
 FORMATS: list[TensorFormat] = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"]
 ONE, TWO, TWIN = NativeOps(1), NativeOps(2), ReferenceOps()
+ONE_F32, TWO_F32, TWIN_F32 = NativeOps(1, "f32"), NativeOps(2, "f32"), ReferenceOps("f32")
+WAYS = {"auto": (TWIN, ONE, TWO), "f32": (TWIN_F32, ONE_F32, TWO_F32)}
+"""By `compute`: the twin, then the native ops on one and on two threads."""
 Floats = NDArray[np.float32]
 
 
@@ -53,8 +57,9 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
+    compute=st.sampled_from(["auto", "f32"]),
     format=st.sampled_from(FORMATS),
-    rows=st.integers(1, 15),
+    rows=st.integers(1, 25),
     outputs=st.integers(1, 40),
     blocks=st.integers(1, 3),
     with_norm=st.booleans(),
@@ -62,8 +67,8 @@ def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
     accumulate=st.booleans(),
 )
 def test_linear_equals_its_twin(
-    seed: int, format: TensorFormat, rows: int, outputs: int, blocks: int, with_norm: bool, with_bias: bool,
-    accumulate: bool,
+    seed: int, compute: str, format: TensorFormat, rows: int, outputs: int, blocks: int, with_norm: bool,
+    with_bias: bool, accumulate: bool,
 ) -> None:  # fmt: skip
     rng = np.random.default_rng(seed)
     width = 32 * blocks
@@ -72,48 +77,134 @@ def test_linear_equals_its_twin(
     norm = Norm(floats(rng, width), 1e-5) if with_norm else None
     bias = floats(rng, outputs) if with_bias else None
     expected = out.copy()
-    TWIN.linear(x, TWIN.pack([raw]), expected, norm=norm, bias=bias, accumulate=accumulate)
-    for ops in (ONE, TWO):
+    twin, *natives = WAYS[compute]
+    twin.linear(x, twin.pack([raw]), expected, norm=norm, bias=bias, accumulate=accumulate)
+    for ops in natives:
         got = out.copy()
         ops.linear(x, ops.pack([raw]), got, norm=norm, bias=bias, accumulate=accumulate)
         assert same(got, expected)
 
 
+EDGES = (
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    32767.0,
+    -32768.0,
+    32768.0,
+    0.5,
+    1.5,
+    1e-45,
+    -1e-38,
+    2e-38,
+    3e38,
+    -3e38,
+    65535.9,
+    1e5,
+)
+"""Values at the borders of the 16-bit grid and of float32."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.sampled_from(EDGES), min_size=64, max_size=64), min_size=1, max_size=9),
+    scales=st.lists(st.integers(-140, 100), min_size=9, max_size=9),
+    format=st.sampled_from(["q8_0", "q4_0", "q4_1"]),
+)
+def test_rows_are_rounded_as_their_twin_rounds_them(
+    rows: list[list[float]], scales: list[int], format: TensorFormat
+) -> None:
+    """Outliers, zeros, rows of zeros, the smallest and the largest floats."""
+    with np.errstate(over="ignore", under="ignore"):
+        powers = np.ldexp(np.float32(1), scales[: len(rows)])[:, None]
+        x = np.clip(np.array(rows, np.float32) * powers, -3e38, 3e38).astype(np.float32)
+    raw = weight(np.random.default_rng(3), format, 20, 64)
+    expected, got = np.empty((len(x), 20), np.float32), np.empty((len(x), 20), np.float32)
+    TWIN.linear(x, TWIN.pack([raw]), expected)
+    TWO.linear(x, TWO.pack([raw]), got)
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize("format", ["q8_0", "q4_0", "q4_1"])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_a_row_that_is_not_finite_is_nan_and_touches_no_other(format: TensorFormat, bad: float) -> None:
+    rng = np.random.default_rng(4)
+    raw, x = weight(rng, format, 20, 96), floats(rng, 11, 96)
+    clean, got, expected = (np.empty((11, 20), np.float32) for _ in range(3))
+    ONE.linear(x, ONE.pack([raw]), clean)
+    x[7, 50] = bad
+    ONE.linear(x, ONE.pack([raw]), got)
+    TWIN.linear(x, TWIN.pack([raw]), expected)
+    assert same(got, expected)
+    assert np.isnan(got[7]).all()
+    assert same(np.delete(got, 7, 0), np.delete(clean, 7, 0))
+
+
+@pytest.mark.parametrize("format", ["q8_0", "q4_0", "q4_1"])
+def test_integer_products_stay_near_float_ones(format: TensorFormat) -> None:
+    """Within what rounding a row to 15 bits of its largest value may do: half a step of 2^-14 for each weight."""
+    rng = np.random.default_rng(5)
+    raw, x = weight(rng, format, 64, 576), floats(rng, 12, 576)
+    x[3, 100] = 500.0
+    rounded, plain = np.empty((12, 64), np.float32), np.empty((12, 64), np.float32)
+    TWO.linear(x, TWO.pack([raw]), rounded)
+    TWO_F32.linear(x, TWO_F32.pack([raw]), plain)
+    step = np.abs(x).max(1, keepdims=True) * 2.0**-14
+    limit = step / 2 * np.abs(to_f32(raw)).sum(1) + 1e-5 * np.abs(plain)
+    assert not same(rounded, plain)
+    assert (np.abs(rounded - plain) <= limit).all()
+
+
+@pytest.mark.parametrize("compute", ["auto", "f32"])
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("width", [32, 576])
-def test_a_row_does_not_depend_on_its_neighbours(format: TensorFormat, width: int) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(format: TensorFormat, width: int, compute: str) -> None:
+    _, one, two = WAYS[compute]
     rng = np.random.default_rng(1)
-    packed = TWO.pack([weight(rng, format, 200, width)])
+    packed = two.pack([weight(rng, format, 200, width)])
     x = floats(rng, 300, width)
     whole = np.empty((300, 200), np.float32)
-    TWO.linear(x, packed, whole)
-    for count in (1, 2, 3, 4, 5, 6, 7, 13, 97):
+    two.linear(x, packed, whole)
+    for count in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 97):
         part = np.empty((count, 200), np.float32)
-        ONE.linear(x[50 : 50 + count], packed, part)
+        one.linear(x[50 : 50 + count], packed, part)
         assert same(part, whole[50 : 50 + count]), f"{count} rows"
 
 
-def test_packing_several_matrices_keeps_each_format() -> None:
+@pytest.mark.parametrize("rows", [1, 3, 10])
+@pytest.mark.parametrize("with_norm", [False, True])
+@pytest.mark.parametrize("compute", ["auto", "f32"])
+def test_packing_several_matrices_keeps_each_format(rows: int, with_norm: bool, compute: str) -> None:
+    twin, one, _ = WAYS[compute]
     rng = np.random.default_rng(2)
     raws = [weight(rng, "q4_1", 48, 64), weight(rng, "q8_0", 16, 64), weight(rng, "f16", 21, 64)]
-    x = floats(rng, 3, 64)
-    together = np.empty((3, 85), np.float32)
-    ONE.linear(x, ONE.pack(raws), together)
-    apart = [np.empty((3, raw.rows), np.float32) for raw in raws]
+    x = floats(rng, rows, 64)
+    norm = Norm(floats(rng, 64), 1e-6) if with_norm else None
+    together, expected = np.empty((rows, 85), np.float32), np.empty((rows, 85), np.float32)
+    one.linear(x, one.pack(raws), together, norm=norm)
+    twin.linear(x, twin.pack(raws), expected, norm=norm)
+    assert same(together, expected)
+    apart = [np.empty((rows, raw.rows), np.float32) for raw in raws]
     for raw, out in zip(raws, apart, strict=True):
-        ONE.linear(x, ONE.pack([raw]), out)
+        one.linear(x, one.pack([raw]), out, norm=norm)
     assert same(together, np.concatenate(apart, axis=1))
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
-@pytest.mark.parametrize("rows", [1, 4, 5, 11])
-def test_gated_linear_equals_its_twin(rows: int, activation: Activation) -> None:
+@pytest.mark.parametrize("rows", [1, 4, 5, 8, 11])
+@pytest.mark.parametrize("formats", [("q4_1", "q8_0"), ("q4_1", "q4_1"), ("q4_0", "f16"), ("f32", "f32")])
+@pytest.mark.parametrize("compute", ["auto", "f32"])
+def test_gated_linear_equals_its_twin(
+    rows: int, formats: tuple[TensorFormat, TensorFormat], compute: str, activation: Activation
+) -> None:
+    twin, _, two = WAYS[compute]
     rng = np.random.default_rng(rows)
-    gate, up = weight(rng, "q4_1", 37, 64), weight(rng, "q8_0", 37, 64)
+    gate, up = (weight(rng, format, 37, 64) for format in formats)
     x, norm = floats(rng, rows, 64), Norm(floats(rng, 64), 1e-6)
     expected, got = np.empty((rows, 37), np.float32), np.empty((rows, 37), np.float32)
-    TWIN.gated_linear(x, TWIN.pack([gate]), TWIN.pack([up]), expected, norm=norm, activation=activation)
-    TWO.gated_linear(x, TWO.pack([gate]), TWO.pack([up]), got, norm=norm, activation=activation)
+    twin.gated_linear(x, twin.pack([gate]), twin.pack([up]), expected, norm=norm, activation=activation)
+    two.gated_linear(x, two.pack([gate]), two.pack([up]), got, norm=norm, activation=activation)
     assert same(got, expected)
 
 

@@ -72,6 +72,7 @@ class FakeFacts:
     fingerprint: str = "0123456789abcdef0123"
     exact: bool = True
     ops: str = "fake"
+    compute: str = "auto"
     vocab_size: int = VOCAB
     max_context: int = 4096
     page_size: int = 1

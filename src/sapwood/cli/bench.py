@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import sapwood
-from sapwood.cli.flags import MOST_THREADS, filled, one_of, whole
+from sapwood.cli.flags import MOST_THREADS, filled, one_of, real, whole
 from sapwood.errors import UsageError
 
 SUITES = ("serve", "cache", "kernels")
@@ -20,10 +20,15 @@ _OF_SERVE = ("serve",)
 _GO_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "--against": _OF_SERVE,
+        "--against-model": _OF_SERVE,
+        "--api-key": _OF_SERVE,
         "--ours": _OF_SERVE,
+        "--peers": _OF_SERVE,
+        "--peers-folder": _OF_SERVE,
         "--llama-server": _OF_SERVE,
         "--cases": ("serve", "cache"),
         "--pairs": _OF_SERVE,
+        "--case-seconds": _OF_SERVE,
         "--threads": ("serve", "kernels"),
         "--trace": ("cache",),
     }
@@ -46,6 +51,27 @@ def bench(
             parser=filled("--against"),
         ),
     ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key",
+            metavar="KEY",
+            help="serve: that the server of --against wants.",
+            parser=filled("--api-key"),
+        ),
+    ] = None,
+    against_model: Annotated[
+        str | None,
+        typer.Option(
+            "--against-model",
+            metavar="NAME",
+            help="serve: which of its models; default the first that it lists.",
+            parser=filled("--against-model"),
+        ),
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="serve: measure the server of --against, and none of ours.")
+    ] = False,
     ours: Annotated[
         str | None,
         typer.Option(
@@ -62,6 +88,24 @@ def bench(
             metavar="PATH",
             help="serve: llama.cpp's server as the peer.",
             parser=filled("--llama-server"),
+        ),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            "--peers",
+            metavar="A,B",
+            help="serve: llama, vllm, openvino, transformers; auto (those that are here) or none.",
+            parser=filled("--peers"),
+        ),
+    ] = None,
+    peers_folder: Annotated[
+        str | None,
+        typer.Option(
+            "--peers-folder",
+            metavar="DIR",
+            help="serve: where `make peers` put them; else SAPWOOD_PEERS, else .venv/peers.",
+            parser=filled("--peers-folder"),
         ),
     ] = None,
     cases: Annotated[
@@ -91,6 +135,15 @@ def bench(
             parser=whole("--pairs", 1),
         ),
     ] = None,
+    case_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--case-seconds",
+            metavar="S",
+            help="serve: begin no further pair of a case that took so long.",
+            parser=real("--case-seconds", 0, 1e6),
+        ),
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -113,10 +166,15 @@ def bench(
         raise UsageError("--quick and --full exclude each other")
     values = {
         "--against": against,
+        "--against-model": against_model,
+        "--api-key": api_key,
         "--ours": ours,
+        "--peers": peers,
+        "--peers-folder": peers_folder,
         "--llama-server": llama_server,
         "--cases": cases,
         "--pairs": pairs,
+        "--case-seconds": case_seconds,
         "--threads": threads,
         "--out": out,
     }
@@ -125,7 +183,9 @@ def bench(
     for flag, _ in given:
         if suite not in _GO_WITH.get(flag, SUITES):
             raise UsageError(f"{flag} goes with {' and '.join(_GO_WITH[flag])}, not with {suite}")
-    switches = {"--quick": quick, "--full": full, "--json": json}
+    if alone and suite != "serve":
+        raise UsageError(f"--alone goes with serve, not with {suite}")
+    switches = {"--alone": alone, "--quick": quick, "--full": full, "--json": json}
     arguments = [suite, *(f"{flag}={value}" for flag, value in given)]
     arguments += [flag for flag, on in switches.items() if on]
     raise typer.Exit(_harness().main(arguments, called_as=["sapwood", *context.obj]))

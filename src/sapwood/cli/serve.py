@@ -25,6 +25,7 @@ from sapwood.cli.flags import (
 )
 from sapwood.config import (
     CacheConfig,
+    Compute,
     EvictionName,
     IndexName,
     KvDtype,
@@ -165,6 +166,15 @@ def serve(
             parser=one_of("--kv-dtype", words(KvDtype)),
         ),
     ] = MODEL.kv_dtype,
+    compute: Annotated[
+        Compute,
+        typer.Option(
+            "--compute",
+            metavar=metavar(Compute),
+            help="How 8- and 4-bit weights are multiplied; auto: with activations rounded to 16 bits, row by row.",
+            parser=one_of("--compute", words(Compute)),
+        ),
+    ] = MODEL.compute,
     threads: Threads = None,
     ledger: Annotated[
         LedgerName,
@@ -231,6 +241,7 @@ def serve(
             model=MODEL.model if model is None else model,
             weights=weights,
             kv_dtype=kv_dtype,
+            compute=compute,
             kv_memory=kv_memory,
             threads=threads,
         ),

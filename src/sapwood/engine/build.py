@@ -27,6 +27,7 @@ class BuiltFacts:
     fingerprint: str
     exact: bool
     ops: str
+    compute: str
     vocab_size: int
     max_context: int
     page_size: int
@@ -141,6 +142,7 @@ def _facts(
         fingerprint=model.fingerprint,
         exact=model.ops.exact,
         ops=model.ops.name,
+        compute=model.ops.compute,
         vocab_size=model.spec.vocab_size,
         max_context=engine.limits.context,
         page_size=page_size,

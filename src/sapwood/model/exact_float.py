@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,24 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 LANES = 8
+BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedRows:
+    """Rows of activations: `q` whole numbers of 16 bits [M, K], `scale` float32 [M]; x ≈ scale · q."""
+
+    q: NDArray[np.float64]
+    scale: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedWeight:
+    """`q` int8 [N, K / 32, 32], `scale` and `minimum` float32 [N, K / 32]; w = scale · q + minimum."""
+
+    q: NDArray[np.int8]
+    scale: NDArray[np.float32]
+    minimum: NDArray[np.float32] | None
 
 
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> NDArray[np.float32]:
@@ -39,6 +58,37 @@ def chain(x: NDArray[np.float32], weight: NDArray[np.float32]) -> NDArray[np.flo
     for k in range(x.shape[1]):
         total = fma(x[:, k, None], weight[None, :, k], total)
     return total
+
+
+def quantised(x: NDArray[np.float32]) -> QuantisedRows:
+    """Rows as 16-bit integers times a power of two each, the smallest that holds the row's largest magnitude.
+
+    A row that is not finite throughout becomes zeros with a scale of NaN.
+    """
+    exponents = (np.ascontiguousarray(np.abs(x)).view(np.int32).max(axis=1) >> 23) - 127
+    finite = exponents < 128
+    shift = np.clip(exponents - 14, -126, 126).astype(np.int32)
+    with np.errstate(invalid="ignore"):
+        scaled = np.where(finite[:, None], x, np.float32(0)) * np.ldexp(np.float32(1), -shift)[:, None]
+    q = np.clip(np.rint(scaled), -32768, 32767).astype(np.float64)
+    scale = np.where(finite, np.ldexp(np.float32(1), shift), np.float32(np.nan))
+    return QuantisedRows(q, scale.astype(np.float32))
+
+
+def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.float32]:
+    """Exact sums over blocks of 32, chained by fused multiply-adds in ascending order, scaled at the end.
+
+    Sums of whole numbers below 2^53 are exact in float64 whatever their order, so a BLAS may take them.
+    """
+    q = rows.q.reshape(len(rows.q), -1, BLOCK)
+    total = np.zeros((len(q), len(weight.q)), np.float32)
+    for b in range(q.shape[1]):
+        dots = q[:, b] @ weight.q[:, b].T.astype(np.float64)
+        total = fma(dots.astype(np.float32), weight.scale[None, :, b], total)
+        if weight.minimum is not None:
+            total = fma(q[:, b].sum(axis=1).astype(np.float32)[:, None], weight.minimum[None, :, b], total)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        return np.asarray(total * rows.scale[:, None])
 
 
 def sum_lanes(lanes: NDArray[np.float32]) -> NDArray[np.float32]:

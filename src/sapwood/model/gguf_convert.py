@@ -6,6 +6,7 @@ for values 0..15, high halves for 16..31; q4_1 has an f16 minimum m after d.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sapwood.model.gguf_file import GgufTensor
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """scale · quants + minimum, a row for each block: int8 [blocks, 32], the others float32 [blocks, 1]."""
+
+    quants: NDArray[np.int8]
+    scale: NDArray[np.float32]
+    minimum: NDArray[np.float32] | None
+
 
 _KEPT: Mapping[str, TensorFormat] = MappingProxyType(
     {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0", "Q4_1": "q4_1"}
@@ -116,15 +127,21 @@ def _to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), np.uint64(0x7FC0), rounded).astype(np.uint16)
 
 
-def _from_blocks(tensor: RawTensor) -> NDArray[np.float32]:
+def blocks_of(tensor: RawTensor) -> Blocks:
+    """The parts of a tensor in a block format."""
     blocks = tensor.data.reshape(-1, BLOCK_BYTES[tensor.format])
-    scale = _halves(blocks, 0)
     if tensor.format == "q8_0":
-        values = scale * blocks[:, 2:].view(np.int8).astype(np.float32)
-    elif tensor.format == "q4_0":
-        values = scale * (_nibbles(blocks[:, 2:]) - np.float32(8))
-    else:
-        values = scale * _nibbles(blocks[:, 4:]) + _halves(blocks, 2)
+        return Blocks(blocks[:, 2:].view(np.int8), _halves(blocks, 0), None)
+    if tensor.format == "q4_0":
+        return Blocks(_nibbles(blocks[:, 2:]) - np.int8(8), _halves(blocks, 0), None)
+    return Blocks(_nibbles(blocks[:, 4:]), _halves(blocks, 0), _halves(blocks, 2))
+
+
+def _from_blocks(tensor: RawTensor) -> NDArray[np.float32]:
+    blocks = blocks_of(tensor)
+    values = blocks.scale * blocks.quants.astype(np.float32)
+    if blocks.minimum is not None:
+        values = values + blocks.minimum
     return values.reshape(tensor.rows, tensor.cols)
 
 
@@ -132,8 +149,8 @@ def _halves(blocks: NDArray[np.uint8], at: int) -> NDArray[np.float32]:
     return np.ascontiguousarray(blocks[:, at : at + 2]).view(np.float16).astype(np.float32)
 
 
-def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32)
+def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.int8]:
+    return np.concatenate([packed & 15, packed >> 4], axis=1).view(np.int8)
 
 
 def _dequantise(tensor: GgufTensor) -> NDArray[np.float32]:

@@ -19,9 +19,10 @@ from sapwood.model.ops_reference import ReferenceOps
 from sapwood.model.pull import KNOWN_MODELS, resolve
 from sapwood.model.recommended import recommended_sampling
 from sapwood.model.runner import ModelRunner
+from sapwood.model.tensor import BLOCK_BYTES
 
 if TYPE_CHECKING:
-    from sapwood.config import KvDtype, ModelConfig, WeightFormat
+    from sapwood.config import Compute, KvDtype, ModelConfig, WeightFormat
     from sapwood.model.checkpoint import Checkpoint, VocabSource
     from sapwood.model.ops import Ops
     from sapwood.model.spec import ModelSpec
@@ -42,7 +43,7 @@ class Model:
     """A loaded model and its pages.
 
     Attributes:
-        fingerprint: hex; differs wherever KV would (weights, formats, rope, KV type): the root of every namespace.
+        fingerprint: hex; differs wherever KV would (weights, formats, compute, rope, KV type): every namespace's root.
         vocab, chat_template: plain data for the chat room.
         kv_memory: bytes of pages and why that many.
         sampling: what the model's makers recommend where a client says nothing.
@@ -83,7 +84,7 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
     checkpoint = _with_weights(checkpoint, config.weights)
     memory = default_kv_memory() if config.kv_memory is None else KvMemory(config.kv_memory, "as given")
     kv.check_memory(checkpoint.spec, memory.nbytes, page_size, config.kv_dtype)
-    ops, ops_notices = choose_ops(config.threads)
+    ops, ops_notices = choose_ops(config.threads, config.compute)
 
     def packed(layer: int, layers: int) -> None:
         tell(f"packing weights: layer {layer} of {layers}")
@@ -93,7 +94,7 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
     return Model(
         name=config.model if config.model in KNOWN_MODELS else checkpoint.name,
         spec=checkpoint.spec,
-        fingerprint=_fingerprint(checkpoint, config.kv_dtype),
+        fingerprint=_fingerprint(checkpoint, config.kv_dtype, ops),
         runner=ModelRunner(decoder, pool),
         vocab=checkpoint.vocab,
         chat_template=checkpoint.chat_template,
@@ -103,13 +104,15 @@ def load_model(config: ModelConfig, page_size: int, progress: Progress | None = 
     )
 
 
-def choose_ops(threads: int | None = None) -> tuple[Ops, tuple[str, ...]]:
+def choose_ops(threads: int | None = None, compute: Compute = "auto") -> tuple[Ops, tuple[str, ...]]:
     """The native ops, or the reference ones with a notice where this CPU cannot run those."""
     missing = missing_features()
     if missing:
         needs = ", ".join(sorted(missing))
-        return ReferenceOps(), (f"this CPU lacks {needs}: the reference ops run instead, and are very slow",)
-    return NativeOps(available_cores() if threads is None else threads), ()
+        return ReferenceOps(compute), (
+            f"this CPU lacks {needs}: the reference ops run instead, and are very slow",
+        )
+    return NativeOps(available_cores() if threads is None else threads, compute), ()
 
 
 def available_cores() -> int:
@@ -143,5 +146,8 @@ def _with_weights(checkpoint: Checkpoint, weights: WeightFormat) -> Checkpoint:
     )
 
 
-def _fingerprint(checkpoint: Checkpoint, dtype: KvDtype) -> str:
-    return hashlib.sha256(f"{checkpoint.fingerprint}|kv={dtype}".encode()).hexdigest()
+def _fingerprint(checkpoint: Checkpoint, dtype: KvDtype, ops: Ops) -> str:
+    """`compute` counts only where there is a matrix that it changes the products of."""
+    blocks = any(tensor.format in BLOCK_BYTES for tensor in checkpoint.tensors.values())
+    compute = f"|compute={ops.compute}" if blocks else ""
+    return hashlib.sha256(f"{checkpoint.fingerprint}|kv={dtype}{compute}".encode()).hexdigest()

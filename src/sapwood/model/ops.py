@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from sapwood.config import Compute
     from sapwood.model.kv import KvPool
     from sapwood.model.tensor import RawTensor
 
@@ -90,6 +91,10 @@ class Walk:
 class Ops(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def compute(self) -> Compute:
+        """How products with block weights are computed: with `auto`, on rows rounded to 16-bit integers."""
 
     @property
     def exact(self) -> bool:

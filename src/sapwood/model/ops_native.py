@@ -15,6 +15,7 @@ from sapwood.errors import UsageError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sapwood.config import Compute
     from sapwood.model import _native
     from sapwood.model.kv import KvPool
     from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
@@ -74,7 +75,7 @@ class NativeOps:
     name = "native"
     exact = True
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, compute: Compute = "auto") -> None:
         missing = missing_features()
         if missing:
             raise UsageError(
@@ -85,6 +86,7 @@ class NativeOps:
         from sapwood.model import _native
 
         self._native = _native
+        self.compute = compute
         try:
             self._workers = _native.Workers(threads)
         except RuntimeError as error:
@@ -98,7 +100,8 @@ class NativeOps:
         return self._workers.threads
 
     def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
-        packed = self._native.PackedMatrix(tensors[0].cols, self._arena)
+        compute = "f32" if self.compute == "f32" else "integer"
+        packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena)
         for tensor in tensors:
             raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)
             packed.append(tensor.format, raw)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sapwood.model import exact_float as ef
-from sapwood.model.gguf_convert import to_f32
+from sapwood.model.gguf_convert import blocks_of, to_f32
 from sapwood.model.ops import Walk
+from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sapwood.config import Compute
     from sapwood.model.kv import KvPool
     from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
@@ -39,12 +41,19 @@ class ReferencePlan:
     kv: KvPool
 
 
+ReferenceWeight = tuple["NDArray[np.float32] | ef.QuantisedWeight", ...]
+"""Matrices [N, K] whose outputs lie one after another."""
+
+
 class ReferenceOps:
     name = "reference"
     exact = True
 
-    def pack(self, tensors: Sequence[RawTensor]) -> NDArray[np.float32]:
-        return np.concatenate([to_f32(t) for t in tensors])
+    def __init__(self, compute: Compute = "auto") -> None:
+        self.compute = compute
+
+    def pack(self, tensors: Sequence[RawTensor]) -> ReferenceWeight:
+        return tuple(_part(tensor, self.compute) for tensor in tensors)
 
     def plan(self, spans: StepSpans, kv: KvPool) -> ReferencePlan:
         if len(spans.pages) and not 0 <= spans.pages.min() <= spans.pages.max() < kv.pages:
@@ -84,7 +93,7 @@ class ReferenceOps:
         bias: NDArray[np.float32] | None = None,
         accumulate: bool = False,
     ) -> None:
-        y = ef.chain(_normed(x, norm), weight)
+        y = _product(_normed(x, norm), weight)
         if bias is not None:
             y = y + bias
         out[:] = out + y if accumulate else y
@@ -100,7 +109,7 @@ class ReferenceOps:
         activation: Activation = "silu",
     ) -> None:
         x = _normed(x, norm)
-        out[:] = ef.ACTIVATIONS[activation](ef.chain(x, gate)) * ef.chain(x, up)
+        out[:] = ef.ACTIVATIONS[activation](_product(x, gate)) * _product(x, up)
 
     def rope_and_store(
         self,
@@ -182,6 +191,23 @@ class _Seen:
             mixed = ef.fma(mixed, old, tile_mixed * new)
             top = new_top
         return np.asarray(mixed / total)
+
+
+def _part(tensor: RawTensor, compute: Compute) -> NDArray[np.float32] | ef.QuantisedWeight:
+    if compute == "f32" or tensor.format not in BLOCK_BYTES:
+        return to_f32(tensor)
+    blocks = blocks_of(tensor)
+    each = (tensor.rows, tensor.cols // BLOCK_VALUES)
+    minimum = None if blocks.minimum is None else blocks.minimum.reshape(each)
+    return ef.QuantisedWeight(blocks.quants.reshape(*each, BLOCK_VALUES), blocks.scale.reshape(each), minimum)
+
+
+def _product(x: NDArray[np.float32], weight: ReferenceWeight) -> NDArray[np.float32]:
+    parts = [
+        ef.block_chain(ef.quantised(x), part) if isinstance(part, ef.QuantisedWeight) else ef.chain(x, part)
+        for part in weight
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 def _normed(x: NDArray[np.float32], norm: Norm | None) -> NDArray[np.float32]:

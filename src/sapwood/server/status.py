@@ -80,6 +80,7 @@ class StatusRoutes:
             "fingerprint": facts.fingerprint,
             "exact": facts.exact,
             "ops": facts.ops,
+            "compute": facts.compute,
             "version": __version__,
             "ledger": self._config.ledger,
             "ledgers": self._slot.ledgers.names(),

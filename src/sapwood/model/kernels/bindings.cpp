@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "attention.h"
+#include "int_kernels.h"
 #include "linear.h"
 #include "program.h"
 #include "simd.h"
@@ -57,6 +58,12 @@ Format format_named(const std::string& name) {
   if (name == "q4_0") return Format::q4_0;
   if (name == "q4_1") return Format::q4_1;
   throw std::invalid_argument("unknown weight format: " + name);
+}
+
+Compute compute_named(const std::string& name) {
+  if (name == "f32") return Compute::f32;
+  if (name == "integer") return Compute::integer;
+  throw std::invalid_argument("unknown way to compute: " + name);
 }
 
 KvType kv_named(const std::string& name) {
@@ -247,12 +254,15 @@ NB_MODULE(_native, m) {
 #else
   m.attr("variant") = "generic";
 #endif
+  m.attr("integer_variant") = int_kernels().name;
   nb::class_<Workers>(m, "Workers")
       .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("threads", &Workers::threads);
   nb::class_<Arena>(m, "Arena").def(nb::init<>());
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def(nb::init<int, std::shared_ptr<Arena>>(), "inputs"_a, "arena"_a)
+      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena) {
+        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena));
+      }, "inputs"_a, "compute"_a, "arena"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
         const Format f = format_named(format);
         nb::gil_scoped_release unlocked;

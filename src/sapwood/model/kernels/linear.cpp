@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats.h"
+#include "int_kernels.h"
 #include "tile.h"
 
 namespace sapwood {
@@ -11,6 +12,7 @@ namespace {
 
 constexpr int kRowBlock = 96;    // inputs of one piece stay in L2
 constexpr int kPanelGroup = 4;   // panels a piece takes
+constexpr int kFewRows = 8;      // most rows that direct products take
 
 struct Rows {
   const float* x;
@@ -20,22 +22,62 @@ struct Rows {
   Rows from(int row, int n) const { return {x + row * ld, ld, n}; }
 };
 
-Rows normed(Workers& workers, Input in, int width) {
-  if (!in.norm) return {in.x, in.ld, in.rows};
-  float* y = workers.common(static_cast<size_t>(in.rows) * width);
-  rms_norm(workers, in, width, {y, width}, false);
-  return {y, width, in.rows};
+// The rows of a call as its panels want them: float32, 16-bit integers, or both.
+struct Inputs {
+  Rows floats;
+  IntRows ints;
+  int count;
+};
+
+// What a step prepares for all pieces, in the scratch that they share.
+struct Common {
+  float *floats, *scales, *sums;
+  int16_t* q;
+};
+
+Common common(Workers& workers, int rows, int width, bool floats, bool ints) {
+  const size_t n = static_cast<size_t>(rows), w = static_cast<size_t>(width);
+  const size_t q_floats = ints ? n * w / 2 : 0, sums = ints ? n * (w / kBlock) : 0, scales = ints ? n : 0;
+  float* at = workers.common(q_floats + (floats ? n * w : 0) + sums + scales);
+  int16_t* q = reinterpret_cast<int16_t*>(at);
+  at += q_floats;
+  float* y = at;
+  at += floats ? n * w : 0;
+  return {y, at + sums, at, q};
+}
+
+// Each row is normed and quantised once, before all pieces.
+Inputs prepared(Workers& workers, Input in, int width, bool floats, bool ints) {
+  if (!ints && !in.norm) return {{in.x, in.ld, in.rows}, {}, in.rows};
+  const bool store_floats = floats && in.norm;
+  const Common to = common(workers, in.rows, width, store_floats, ints);
+  constexpr int kPiece = 16;
+  workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int thread) {
+    const int last = std::min(in.rows, (i + 1) * kPiece);
+    for (int r = i * kPiece; r < last; ++r) {
+      const float* x = in.x + r * in.ld;
+      if (in.norm) {
+        float* y = store_floats ? to.floats + static_cast<size_t>(r) * width : workers.scratch(thread, width);
+        rms_norm_row(x, width, in.norm, in.eps, y);
+        x = y;
+      }
+      if (ints) to.scales[r] = quantise_row(x, width, to.q + static_cast<size_t>(r) * width, to.sums + r * (width / kBlock));
+    }
+  });
+  return {store_floats ? Rows{to.floats, width, in.rows} : Rows{in.x, in.ld, in.rows},
+          {to.q, width, to.scales, to.sums, in.rows},
+          in.rows};
 }
 
 // Up to so many rows, weights are unpacked in registers; beyond it, once into scratch. q4 needs more registers.
-int direct_limit(const PackedMatrix& w) {
-  const Format f = w.panels()[0].format;
-  return f == Format::q4_0 || f == Format::q4_1 ? 3 : 4;
+int direct_limit(const Panel& panel) {
+  if (panel.compute == Compute::integer) return kFewRows;
+  return panel.format == Format::q4_0 || panel.format == Format::q4_1 ? 3 : 4;
 }
 
 // P panels for R rows, weights unpacked in registers.
 template <int R, int P, class Reader>
-void direct(const Panel* panels, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
+void direct(const Panel* panels, int depth, Rows rows, float (*out)[kFewRows][kPanel]) {
   f32x8 sum[P][R][2];
   const uint8_t* data[P];
   for (int p = 0; p < P; ++p) {
@@ -52,7 +94,7 @@ void direct(const Panel* panels, int depth, Rows rows, float (*out)[kTileRows][k
 }
 
 template <int P>
-void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
+void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kFewRows][kPanel]) {
   with_format(panels[0].format, [&](auto reader) {
     using Reader = decltype(reader);
     switch (rows.count) {
@@ -64,35 +106,67 @@ void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kTileRo
   });
 }
 
+void int_direct(const Panel& panel, int depth, IntRows rows, float (*out)[kPanel]) {
+  for (int first = 0; first < rows.count; first += kIntDirectRows)
+    int_kernels().direct(panel, depth, rows.from(first, std::min(kIntDirectRows, rows.count - first)), out + first);
+}
+
 // Handles panels[0] and, where one row's chain alone would wait for itself, panels[1]; says how many.
-int direct_some(const Panel* panels, int left, int depth, Rows rows, float (*out)[kTileRows][kPanel]) {
-  const bool registers = rows.count == 1 || (rows.count == 2 && !has_blocks(panels[0].format));
-  const bool two = left > 1 && registers && panels[1].format == panels[0].format;
-  if (two) direct_rows<2>(panels, depth, rows, out);
-  else direct_rows<1>(panels, depth, rows, out);
+int direct_some(const Panel* panels, int left, int depth, const Inputs& x, float (*out)[kFewRows][kPanel]) {
+  if (panels[0].compute == Compute::integer) {
+    int_direct(panels[0], depth, x.ints, out[0]);
+    return 1;
+  }
+  const bool registers = x.count == 1 || (x.count == 2 && !has_blocks(panels[0].format));
+  const bool two = left > 1 && registers && panels[1].format == panels[0].format && panels[1].compute == Compute::f32;
+  if (two) direct_rows<2>(panels, depth, x.floats, out);
+  else direct_rows<1>(panels, depth, x.floats, out);
   return two ? 2 : 1;
 }
 
-void tiled_rows(const float* weights, int depth, Rows rows, float (*out)[kPanel]) {
-  with_rows(rows.count, [&](auto r) {
+size_t unpacked_floats(int depth) {
+  return std::max(static_cast<size_t>(depth) * kPanel, (expanded_bytes(depth) + 3) / 4);
+}
+
+// A panel's weights as tiled_rows() wants them, in scratch unless they lie so already.
+const float* unpacked(const Panel& panel, int depth, float* scratch) {
+  if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
+  if (panel.compute == Compute::integer) int_kernels().expand(panel, depth, reinterpret_cast<uint8_t*>(scratch));
+  else unpack_panel(panel, depth, scratch);
+  return scratch;
+}
+
+void tiled_rows(const Panel& panel, const float* weights, int depth, const Inputs& x, int first, int rows,
+                float (*out)[kPanel]) {
+  if (panel.compute == Compute::integer) {
+    const uint8_t* expanded = reinterpret_cast<const uint8_t*>(weights);
+    return int_kernels().tiled(expanded, panel.format, depth, x.ints.from(first, rows), out);
+  }
+  const Rows some = x.floats.from(first, rows);
+  with_rows(rows, [&](auto r) {
     f32x8 lo[r], hi[r];
-    tile<r>(rows.x, rows.ld, weights, kPanel, depth, lo, hi);
+    tile<r>(some.x, some.ld, weights, kPanel, depth, lo, hi);
     for (int i = 0; i < r; ++i) store(out[i], lo[i]), store(out[i] + 8, hi[i]);
   });
 }
 
-const float* weights_of(const Panel& panel, int depth, float* scratch) {
-  if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
-  unpack_panel(panel, depth, scratch);
-  return scratch;
+f32x8 finished(f32x8 v, const float* bias, const float* at, bool accumulate) {
+  if (bias) v = v + load(bias);
+  return accumulate ? load(at) + v : v;
 }
 
 void finish(const Panel& panel, int first_row, int rows, const float (*tile_out)[kPanel], Output out, Epilogue e) {
+  const float* bias = e.bias ? e.bias + panel.first : nullptr;
   for (int r = 0; r < rows; ++r) {
     float* row = out.data + (first_row + r) * out.ld + panel.first;
+    if (panel.width == kPanel) {
+      for (int c = 0; c < kPanel; c += kLanes)
+        store(row + c, finished(load(tile_out[r] + c), bias ? bias + c : nullptr, row + c, e.accumulate));
+      continue;
+    }
     for (int c = 0; c < panel.width; ++c) {
       float v = tile_out[r][c];
-      if (e.bias) v = v + e.bias[panel.first + c];
+      if (bias) v = v + bias[c];
       row[c] = e.accumulate ? row[c] + v : v;
     }
   }
@@ -132,25 +206,23 @@ int group_size(bool few_rows) { return few_rows ? 2 * kPanelGroup : kPanelGroup;
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
   const int depth = w.inputs();
   const auto& panels = w.panels();
-  const Rows x = normed(workers, in, depth);
-  const bool few_rows = x.count <= direct_limit(w);
-  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(few_rows),
+  const Inputs x = prepared(workers, in, depth, w.uses(Compute::f32), w.uses(Compute::integer));
+  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count <= direct_limit(panels[0])),
             [&](int row, int count, int first, int last, int thread) {
-    float* scratch = workers.scratch(thread, static_cast<size_t>(depth) * kPanel);
-    alignas(32) float t[kTileRows][kPanel], few[2][kTileRows][kPanel];
-    if (few_rows) {
-      for (int p = first, done; p < last; p += done) {
+    float* scratch = workers.scratch(thread, unpacked_floats(depth));
+    alignas(32) float t[kTileRows][kPanel], few[2][kFewRows][kPanel];
+    for (int p = first, done; p < last; p += done) {
+      if (x.count <= direct_limit(panels[p])) {
         done = direct_some(&panels[p], last - p, depth, x, few);
         for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
+        continue;
       }
-      return;
-    }
-    for (int p = first; p < last; ++p) {
-      const float* weights = weights_of(panels[p], depth, scratch);
+      const float* weights = unpacked(panels[p], depth, scratch);
       in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(weights, depth, x.from(row + first_row, n), t);
+        tiled_rows(panels[p], weights, depth, x, row + first_row, n, t);
         finish(panels[p], row + first_row, n, t, out, epilogue);
       });
+      done = 1;
     }
   });
 }
@@ -158,28 +230,27 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
 void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
                   Output out) {
   const int depth = gate.inputs();
-  const Rows x = normed(workers, in, depth);
-  const bool few_rows = x.count <= direct_limit(gate);
-  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(few_rows) / 2,
+  const Inputs x = prepared(workers, in, depth, gate.uses(Compute::f32) || up.uses(Compute::f32),
+                            gate.uses(Compute::integer) || up.uses(Compute::integer));
+  const int few_limit = std::min(direct_limit(gate.panels()[0]), direct_limit(up.panels()[0]));
+  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count <= few_limit) / 2,
             [&](int row, int count, int first, int last, int thread) {
-    const size_t panel_floats = static_cast<size_t>(depth) * kPanel;
-    float* scratch = workers.scratch(thread, 2 * panel_floats);
-    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel], few[2][kTileRows][kPanel];
+    float* scratch = workers.scratch(thread, 2 * unpacked_floats(depth));
+    alignas(32) float g[kTileRows][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
     for (int p = first; p < last; ++p) {
       const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
       const Panel &gp = pair[0], &upp = pair[1];
-      if (few_rows) {
+      if (x.count <= std::min(direct_limit(gp), direct_limit(upp))) {
         if (direct_some(pair, 2, depth, x, few) == 1) direct_some(pair + 1, 1, depth, x, few + 1);
         activated_times(activation, few[0], few[1], x.count, few[0]);
         finish(gp, 0, x.count, few[0], out, {});
         continue;
       }
-      const float* gw = weights_of(gp, depth, scratch);
-      const float* uw = weights_of(upp, depth, scratch + panel_floats);
+      const float* gw = unpacked(gp, depth, scratch);
+      const float* uw = unpacked(upp, depth, scratch + unpacked_floats(depth));
       in_tiles(count, [&](int first_row, int n) {
-        const Rows some = x.from(row + first_row, n);
-        tiled_rows(gw, depth, some, g);
-        tiled_rows(uw, depth, some, u);
+        tiled_rows(gp, gw, depth, x, row + first_row, n, g);
+        tiled_rows(upp, uw, depth, x, row + first_row, n, u);
         activated_times(activation, g, u, n, g);
         finish(gp, row + first_row, n, g, out, {});
       });

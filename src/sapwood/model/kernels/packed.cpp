@@ -19,7 +19,26 @@ void pack_plain(uint8_t* panel, const uint8_t* row, int lane, int inputs, size_t
 // File nibbles of one block: byte j holds k = j (low) and k = j + 16 (high).
 uint8_t nibble(const uint8_t* qs, int k) { return k < 16 ? qs[k] & 15 : qs[k - 16] >> 4; }
 
-void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Format f) {
+void put_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
+  for (int k = 0; k < kBlock; ++k) {
+    if (f == Format::q8_0) out[k * kPanel + lane] = qs[k];
+    else out[k / 2 * kPanel + lane] |= static_cast<uint8_t>(nibble(qs, k) << 4 * (k % 2));
+  }
+}
+
+void put_paired_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
+  for (int k = 0; k < kBlock; ++k) {
+    if (f == Format::q8_0) {
+      out[(k / 2 * kPanel + lane) * 2 + k % 2] = qs[k];
+      continue;
+    }
+    const uint8_t n = f == Format::q4_0 ? nibble(qs, k) ^ 8 : nibble(qs, k);
+    const int i = k % 8 / 2, byte = ((k / 8 * kPanel + lane) * 2 + k % 2) * 2 + i / 2;
+    out[byte] |= static_cast<uint8_t>(n << 4 * (i % 2));
+  }
+}
+
+void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Format f, Compute compute) {
   const size_t packed_block = panel_bytes(f, kBlock);
   const int halves = f == Format::q4_1 ? 2 : 1;
   for (int b = 0; b < inputs / kBlock; ++b) {
@@ -28,12 +47,8 @@ void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Forma
     for (int h = 0; h < halves; ++h) std::memcpy(dst + h * 32 + lane * 2, src + h * 2, 2);
     const uint8_t* qs = src + halves * 2;
     uint8_t* out = dst + halves * 32;
-    if (f == Format::q8_0) {
-      for (int k = 0; k < kBlock; ++k) out[k * kPanel + lane] = qs[k];
-    } else {
-      for (int k = 0; k < kBlock; k += 2)
-        out[k / 2 * kPanel + lane] = static_cast<uint8_t>(nibble(qs, k) | nibble(qs, k + 1) << 4);
-    }
+    if (compute == Compute::integer) put_paired_quants(out, qs, lane, f);
+    else put_quants(out, qs, lane, f);
   }
 }
 
@@ -52,6 +67,7 @@ size_t panel_bytes(Format f, int inputs) { return row_bytes(f, inputs) * kPanel;
 
 void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t bytes_per_row) {
   const bool blocks = has_blocks(format);
+  const Compute compute = blocks ? compute_ : Compute::f32;
   if (blocks && inputs_ % kBlock != 0) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
   if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
   const int count = (rows + kPanel - 1) / kPanel;
@@ -63,12 +79,13 @@ void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t b
     const int width = rows - p * kPanel < kPanel ? rows - p * kPanel : kPanel;
     for (int lane = 0; lane < width; ++lane) {
       const uint8_t* row = data + static_cast<size_t>(p * kPanel + lane) * bytes_per_row;
-      if (blocks) pack_blocks(panel, row, lane, inputs_, format);
+      if (blocks) pack_blocks(panel, row, lane, inputs_, format, compute);
       else pack_plain(panel, row, lane, inputs_, format == Format::f32 ? 4 : 2);
     }
-    panels_.push_back({panel, format, outputs_ + p * kPanel, width});
+    panels_.push_back({panel, format, outputs_ + p * kPanel, width, compute});
   }
   outputs_ += rows;
+  uses_[static_cast<int>(compute)] = true;
   bytes_ += size * static_cast<size_t>(count);
 }
 

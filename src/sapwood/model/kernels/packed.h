@@ -5,6 +5,11 @@
 //   q8               per block of 32 k: 16 scales (f16), then [32][16] int8
 //   q4_0             per block of 32 k: 16 scales (f16), then [16][16] bytes; byte = k even (low), k odd (high)
 //   q4_1             the same with 16 minima (f16) after the scales
+//
+// The same for integer products (Compute::integer), where a pair of k lies side by side:
+//   q8               after the scales [16 pairs][16][2] int8
+//   q4_0, q4_1       after the scales [4][16][2] words of 16 bits; word [g][c][j] holds k = 8g + 2i + j in its bits 4i..4i+3,
+//                    for q4_0 less 8, in two's complement
 #pragma once
 
 #include <cstdint>
@@ -20,6 +25,9 @@ constexpr int kBlock = 32;
 
 enum class Format { f32, f16, bf16, q8_0, q4_0, q4_1 };
 
+// How products with block weights are computed; the other formats are always float32.
+enum class Compute { f32, integer };
+
 inline bool has_blocks(Format f) { return f == Format::q8_0 || f == Format::q4_0 || f == Format::q4_1; }
 
 struct Panel {
@@ -27,11 +35,13 @@ struct Panel {
   Format format;
   int first;  // output column of lane 0
   int width;  // live columns, 1..16; the rest of the panel is zero
+  Compute compute;
 };
 
 class PackedMatrix {
  public:
-  PackedMatrix(int inputs, std::shared_ptr<Arena> arena) : inputs_(inputs), arena_(std::move(arena)) {}
+  PackedMatrix(int inputs, Compute compute, std::shared_ptr<Arena> arena)
+      : inputs_(inputs), compute_(compute), arena_(std::move(arena)) {}
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
@@ -43,8 +53,13 @@ class PackedMatrix {
   size_t bytes() const { return bytes_; }
   const std::vector<Panel>& panels() const { return panels_; }
 
+  // Whether some panel is multiplied that way.
+  bool uses(Compute compute) const { return uses_[static_cast<int>(compute)]; }
+
  private:
   int inputs_;
+  Compute compute_;
+  bool uses_[2] = {};
   int outputs_ = 0;
   size_t bytes_ = 0;
   std::vector<Panel> panels_;
@@ -55,6 +70,7 @@ size_t row_bytes(Format format, int inputs);
 size_t panel_bytes(Format format, int inputs);
 
 // Writes a panel's weights as [K][16] floats: exactly the values the small-M kernels use on the fly.
+// Not for panels of integer products.
 void unpack_panel(const Panel& panel, int inputs, float* out);
 
 }  // namespace sapwood

@@ -1,0 +1,1 @@
+"""The servers that ours is compared with: one file for each, which finds and starts it."""

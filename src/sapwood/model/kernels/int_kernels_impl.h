@@ -1,0 +1,80 @@
+// The kernels of one variant; see int_kernels.h.
+#pragma once
+
+#include <type_traits>
+
+#include "int_formats.h"
+#include "int_kernels.h"
+
+namespace sapwood {
+namespace SAPWOOD_VARIANT {
+
+template <int R, class Reader>
+void multiply(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+  f32x8 chain[R][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
+  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes) {
+    if (Reader::kPacked) fetch_ahead(panel, Reader::kBytes);
+    Columns sums[R] = {};
+    const int16_t* q = rows.q + b * kBlock;
+    Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
+#pragma GCC unroll 6
+      for (int r = 0; r < R; ++r) dot<(R > 3)>(sums[r], w, pair(q + r * rows.ld + 2 * p));
+    });
+    const IntScale s = Reader::scale(panel);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const f32x8 x = splat(Reader::kHasMin ? rows.sums[r * (rows.ld / kBlock) + b] : 0.0f);
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        chain[r][h] = fma(to_float(sums[r].at[h]), s.d[h], chain[r][h]);
+        if (Reader::kHasMin) chain[r][h] = fma(x, s.m[h], chain[r][h]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) store(out[r] + 8 * h, chain[r][h] * splat(rows.scale[r]));
+}
+
+template <int kMost, class Reader>
+SAPWOOD_INLINE void multiply_some(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+  switch (rows.count) {
+    case 1: return multiply<1, Reader>(panel, inputs, rows, out);
+    case 2: return multiply<2, Reader>(panel, inputs, rows, out);
+    case 3: return multiply<3, Reader>(panel, inputs, rows, out);
+    case 4: return multiply<4, Reader>(panel, inputs, rows, out);
+    case 5: return multiply<kMost < 5 ? 1 : 5, Reader>(panel, inputs, rows, out);
+    default: return multiply<kMost < 6 ? 1 : 6, Reader>(panel, inputs, rows, out);
+  }
+}
+
+inline void direct(const Panel& panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+  with_int_format(panel.format, [&](auto reader) {
+    multiply_some<kIntDirectRows, decltype(reader)>(panel.data, inputs, rows, out);
+  });
+}
+
+inline void expand(const Panel& panel, int inputs, uint8_t* to) {
+  with_int_format(panel.format, [&](auto reader) {
+    using Reader = decltype(reader);
+    const uint8_t* from = panel.data;
+    for (int b = 0; b < inputs / kBlock; ++b, from += Reader::kBytes, to += Expanded<true>::kBytes) {
+      fetch_ahead(from, Reader::kBytes);
+      const IntScale s = Reader::scale(from);
+      float* d = reinterpret_cast<float*>(to);
+      store(d, s.d[0]), store(d + 8, s.d[1]);
+      if (Reader::kHasMin) store(d + 16, s.m[0]), store(d + 24, s.m[1]);
+      int16_t* q = reinterpret_cast<int16_t*>(to + Expanded<true>::kHeader);
+      Reader::walk(from, [&](int p, const Columns& w) __attribute__((always_inline)) { store_columns(q + 32 * p, w); });
+    }
+  });
+}
+
+inline void tiled(const uint8_t* expanded, Format format, int inputs, IntRows rows, float (*out)[kPanel]) {
+  if (format == Format::q4_1) multiply_some<kIntRows, Expanded<true>>(expanded, inputs, rows, out);
+  else multiply_some<kIntRows, Expanded<false>>(expanded, inputs, rows, out);
+}
+
+}  // namespace SAPWOOD_VARIANT
+}  // namespace sapwood
