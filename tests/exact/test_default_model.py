@@ -14,7 +14,7 @@ from sapwood.types import SamplingParams
 if TYPE_CHECKING:
     from exact.lab import GetDecoder
     from sapwood.chat.tokenizer import Tokenizer
-    from sapwood.config import IndexName, KvDtype
+    from sapwood.config import IndexName, KvDtype, SpeculateName
 
 VOCAB = 49152
 PROMPT = prompt_of(200, vocab=VOCAB)
@@ -98,8 +98,11 @@ def test_pages_of_sixteen_and_generated_tokens(truth: Truth, index: IndexName) -
 
 
 def test_eviction_and_preemption(truth: Truth, setting: Setting) -> None:
-    lab = truth.lab(replace(setting, pool=270, chunk=64))
-    lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
+    """Without guesses, so that all three run until the pages end, and with."""
+    modes: tuple[SpeculateName, ...] = ("auto", "off")
+    for speculate in modes:
+        lab = truth.lab(replace(setting, pool=270, chunk=64, speculate=speculate))
+        lab.say(*(Ask(prompt_of(70, salt, VOCAB)).wanting(30) for salt in range(3)))
     stats = lab.engine.stats()
     assert stats.preemptions > 0
     assert stats.evicted_tokens > 0

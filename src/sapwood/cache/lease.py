@@ -62,8 +62,8 @@ class Lease:
         self._table.view[start : start + len(pages)] = pages
 
     def cut(self, pages: int) -> PageIds:
-        """Keep the first `pages` entries of the table; returns the others."""
-        return self._table.cut(self._table.size - pages)
+        """Keep the first `pages` entries of the table, or all if it has fewer; returns the others."""
+        return self._table.cut(max(0, self._table.size - pages))
 
     def end(self) -> None:
         self.live = False

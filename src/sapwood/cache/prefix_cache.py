@@ -225,10 +225,7 @@ class PrefixCache:
     def shrink(self, lease: Lease, length: int) -> None:
         """Free the private pages beyond `length` tokens: the counterpart of `grow`. What is committed stays."""
         self._require_live(lease)
-        kept = max(self._pages_for(length), lease.cursor.pages)
-        if kept >= len(lease.table):
-            return
-        surplus = lease.cut(kept)
+        surplus = lease.cut(max(self._pages_for(length), lease.cursor.pages))
         self._count_private(lease, -len(surplus))
         # The first comes out of the pool first again, so that a table which grows again is in order.
         self._pool.free(surplus[::-1])

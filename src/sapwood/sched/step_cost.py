@@ -1,4 +1,4 @@
-"""What a step costs by its rows: measured on the steps that were run, between and beyond these a straight line."""
+"""What a step costs by its rows: measured on those that were run, between these on a line, beyond on a flatter one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ _MOST_WRONG = 2.0
 
 _UNKNOWN_SLOPE = 0.25
 """Before two sizes are known: twice the rows cost so much more. Hopeful, as only what is tried is measured."""
+
+_BEYOND = 0.5
+"""Beyond what was seen a row is taken to cost so much of those before: where rows become cheaper, eight sequences would
+else never have a first draft."""
 
 _REMEMBERED = 1024
 """Steps after which a size that did not come up again is forgotten, so that one slow step is not held against it."""
@@ -60,6 +64,7 @@ class StepCost:
             at = bisect_left(sizes, size)
             low, high = sizes[at - 1], sizes[at]
         slope = max(0.0, seconds[high] - seconds[low]) / (high - low)
+        slope *= _BEYOND if size > high else 1
         nearest = low if size < high else high
         return max(seconds[nearest] + slope * (size - nearest), 0.1 * seconds[nearest])
 
