@@ -57,8 +57,11 @@ struct HeadNorms {
 void rope_and_store(Workers& workers, const std::vector<Span>& spans, float* qkv, HeadShape shape, RopeTable rope,
                     HeadNorms norms, KvLayer kv);
 
-// out[row][head·head_dim + d]. `window` 0 sees everything; w sees the last w positions, the query's own included.
-void attention(Workers& workers, const std::vector<Span>& spans, const float* qkv, HeadShape shape, float scale,
-               int window, KvLayer kv, float* out);
+struct Stretch;
+
+// out[row][head·head_dim + d]. `stretches` are those of the spans (trunks.h). `window` 0 sees everything; w sees the last
+// w positions, the query's own included.
+void attention(Workers& workers, const std::vector<Span>& spans, const std::vector<Stretch>& stretches,
+               const float* qkv, HeadShape shape, float scale, int window, KvLayer kv, float* out);
 
 }  // namespace sapwood

@@ -20,6 +20,7 @@
 #include "linear.h"
 #include "program.h"
 #include "simd.h"
+#include "trunks.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -99,7 +100,7 @@ struct LayerPages {
 
 // The sequences of one step. Tables lie one after another in `pages`.
 struct Spans {
-  Spans(Ints rows_of, Ints starts, Ints pages, int page_size, int capacity) : pages_(pages) {
+  Spans(Ints rows_of, Ints starts, Ints pages, int page_size, int capacity, bool trunks) : pages_(pages) {
     require(rows_of.shape(0) == starts.shape(0), "one start per span");
     require(page_size > 0, "page size must be positive");
     size_t table = 0;
@@ -115,6 +116,7 @@ struct Spans {
     for (size_t i = 0; i < table; ++i)
       require(pages.data()[i] >= 0 && pages.data()[i] < capacity, "page id outside the pool");
     size = page_size, capacity_ = capacity;
+    stretches = stretches_of(list, page_size, trunks);
   }
   void match(const LayerPages& layer) const {
     require(layer.view.page_size == size && layer.count() >= capacity_, "spans of another pool");
@@ -125,6 +127,7 @@ struct Spans {
     require(longest <= positions, "rope_and_store: position beyond the rope table");
   }
   std::vector<Span> list;
+  std::vector<Stretch> stretches;
   int total = 0, longest = 0, size = 0;
 
  private:
@@ -239,7 +242,7 @@ void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape
   float* const to = out.data();
   perform(workers, recording, &spans,
           [values, shape, scale, window, view = layer.view, to](Workers& t, const Spans* s) {
-            attention(t, s->list, values, shape, scale, window, view, to);
+            attention(t, s->list, s->stretches, values, shape, scale, window, view, to);
           },
           qkv, nb::find(layer), out);
 }
@@ -278,8 +281,8 @@ NB_MODULE(_native, m) {
   nb::class_<LayerPages>(m, "LayerPages")
       .def(nb::init<Pages, Pages, const std::string&>(), "k"_a.noconvert(), "v"_a.noconvert(), "type"_a);
   nb::class_<Spans>(m, "Spans")
-      .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
-           "pages"_a.noconvert(), "page_size"_a, "capacity"_a);
+      .def(nb::init<Ints, Ints, Ints, int, int, bool>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
+           "pages"_a.noconvert(), "page_size"_a, "capacity"_a, "trunks"_a);
   nb::class_<Recording>(m, "Recording")
       .def(nb::init<const Spans&>(), "spans"_a)
       .def("run", &Recording::run, "workers"_a, "spans"_a)
