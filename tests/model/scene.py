@@ -60,13 +60,15 @@ class Scene:
         self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
         self.norms = HeadNorms(floats(rng, layout.head_dim), floats(rng, layout.head_dim), 1e-6)
 
-    def run(self, ops: Any, *, window: int | None = None, norms: bool = False) -> tuple[Floats, KvPool]:
+    def run(
+        self, ops: Any, *, window: int | None = None, norms: bool = False, scale: float | None = None
+    ) -> tuple[Floats, KvPool]:
         kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
         qkv = self.qkv.copy()
         plan = ops.plan(spans([s.rows for s in self.seqs], [s.start for s in self.seqs], self.tables), kv)
         ops.rope_and_store(plan, qkv, self.layout, self.rope, 0, self.norms if norms else None)
         out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
-        ops.attention(plan, qkv, self.layout, 0, out, window=window)
+        ops.attention(plan, qkv, self.layout, 0, out, window=window, scale=scale)
         return out, kv
 
 
@@ -75,9 +77,13 @@ def _pool(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> KvPoo
         return KvPool(_eighths(rng, shape), _eighths(rng, shape), dtype)
     k, v = floats(rng, *shape), floats(rng, *shape)
     if dtype == "bf16":
-        return KvPool(*((x.view(np.uint32) >> 16).astype(np.uint16) for x in (k, v)), dtype)
+        return KvPool(_upper(k), _upper(v), dtype)
     storage = {"f16": np.float16, "f32": np.float32}[dtype]
     return KvPool(k.astype(storage), v.astype(storage), dtype)
+
+
+def _upper(x: Floats) -> NDArray[np.uint16]:
+    return (x.view(np.uint32) >> 16).astype(np.uint16)
 
 
 def _eighths(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -15,7 +15,7 @@ from sapwood.model.ops_reference import ReferenceOps
 
 ONE, TWO, TWIN = NativeOps(1), NativeOps(2), ReferenceOps()
 APART = NativeOps(2, trunks=False)
-DTYPES = ["f16", "bf16", "f32"]
+DTYPES = ["f16", "bf16", "f32", "q8"]
 
 
 @settings(max_examples=25, deadline=None)
@@ -111,6 +111,23 @@ def test_trees_of_any_shape_give_the_bits_of_the_plain_path(
     ]
     scene = Scene(seed, HeadLayout(3, 1, 16), page_size, dtype, seqs)
     assert same(scene.run(TWO, window=window)[0], scene.run(APART, window=window)[0])
+
+
+def test_rows_of_int8_hold_their_largest_at_127() -> None:
+    layout = HeadLayout(1, 1, 16)
+    scene = Scene(2, layout, 1, "q8", [Seq(0, 4)])
+    values = scene.qkv[:, 32:]
+    values[0], values[1], values[2], values[3] = 0, np.arange(16) - 5, 1e-44, np.inf
+    for ops in (TWO, TWIN):
+        plan = ops.plan(spans([4], [0], scene.tables), scene.kv)
+        ops.rope_and_store(plan, scene.qkv.copy(), layout, scene.rope, 0)
+        rows = scene.kv.v[0, scene.tables[0], 0, 0]
+        quants, scales = rows[:, :16].view(np.int8), np.ascontiguousarray(rows[:, 16:]).view(np.float32)[:, 0]
+        assert not quants[[0, 2, 3]].any()  # the scale of what is next to nothing would be zero
+        assert scales[[0, 2]].tolist() == [0, 0]
+        assert scales[1] == np.float32(10) / np.float32(127)
+        assert quants[1].tolist() == np.rint((np.arange(16) - 5) / scales[1]).tolist()
+        assert not np.isfinite(scales[3])
 
 
 def test_sequences_that_agree_again_after_they_parted_are_no_trunk_there() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from model.scene import floats, same
+from model.scene import floats, same, spans
 from sapwood.errors import UsageError
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
@@ -276,7 +276,7 @@ class Walked:
     def plan(self, rows: list[int], starts: list[int]) -> Any:
         ends = [start + count for start, count in zip(starts, rows, strict=True)]
         tables = np.split(np.arange(sum(ends), dtype=np.int32)[::-1], np.cumsum(ends)[:-1])
-        return self.ops.plan(_spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
+        return self.ops.plan(spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
 
     @property
     def bits(self) -> bytes:
@@ -309,7 +309,7 @@ def test_a_program_refuses_what_it_was_not_made_for() -> None:
         program.run(walked.plan([3], [98]))
     other = KvPool(walked.kv.k.copy(), walked.kv.v.copy(), "f16")
     with pytest.raises(ValueError, match="another pool"):
-        program.run(ONE.plan(_spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
+        program.run(ONE.plan(spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
     assert walked.bits == before
 
 

@@ -55,7 +55,7 @@ class Attention {
     workers_.run(blocks + shared + count(lone_), [&](int i, int thread) {
       if (i < blocks) run_block(blocks_[i], thread);
       else if (i < blocks + shared) run_shared(shared_[i - blocks], thread);
-      else run_lone(lone_[i - blocks - shared], thread);
+      else run_lone(i - blocks - shared, thread);
     });
     workers_.run(count(apart_), [&](int i, int thread) { join(apart_[i], thread); });
   }
@@ -155,9 +155,15 @@ class Attention {
     }
   };
 
-  void convert(int span, int kv_head, int tile, int end, KvTile out) const {
+  TileRows rows_of(int span, int tile, int end) const {
+    return tile_rows(kv_, s_.heads, spans_[span], tile, std::min(kTileKeys, end - tile * kTileKeys));
+  }
+
+  // `last` is the last tile that will be asked for: the next is fetched while this one is worked on.
+  void convert(int span, int kv_head, int tile, int last, int end, KvTile out) const {
     const int keys = std::min(kTileKeys, end - tile * kTileKeys);
-    load_tile(kv_, s_.heads, tile_rows(kv_, s_.heads, spans_[span], tile, keys), kv_head, keys, out);
+    load_tile(kv_, s_.heads, rows_of(span, tile, end), kv_head, keys, out);
+    if (tile < last) fetch_tile(kv_.type, s_.heads, rows_of(span, tile + 1, end), kv_head);
   }
 
   void run_block(const Block& b, int thread) const {
@@ -171,8 +177,9 @@ class Attention {
     std::fill(desk.values, desk.values + static_cast<size_t>(rows) * s_.ld, 0.0f);
     OnlineSink sink{desk.max, desk.sum, desk.values, s_.ld, 0, {}, {}};
     Strip strip;
-    for (int t = first_seen(positions[0], s_.window) / kTileKeys; t <= (b.end - 1) / kTileKeys; ++t) {
-      convert(b.span, b.kv_head, t, b.end, desk.kv);
+    const int last = (b.end - 1) / kTileKeys;
+    for (int t = first_seen(positions[0], s_.window) / kTileKeys; t <= last; ++t) {
+      convert(b.span, b.kv_head, t, last, b.end, desk.kv);
       attend_rows(s_, {desk.q, positions.data(), rows}, t, desk.kv, strip, sink);
     }
     for (int r = 0; r < rows; ++r) {
@@ -195,9 +202,10 @@ class Attention {
     std::vector<Slot> slots(static_cast<size_t>(rows));
     PartialSink sink{slots.data()};
     Strip strip;
-    const Span& any = spans_[p.spans->front()];
+    const int any = p.spans->front(), end = spans_[any].start + spans_[any].rows;
+    fetch_tile(kv_.type, s_.heads, rows_of(any, p.first, end), p.kv_head);
     for (int t = p.first; t < p.last; ++t) {
-      convert(p.spans->front(), p.kv_head, t, any.start + any.rows, desk.kv);
+      convert(any, p.kv_head, t, p.last - 1, end, desk.kv);
       for (int r = 0; r < rows; ++r) {
         const Query& q = queries[r / s_.group];
         if (!visible(positions[r], t, s_.window).empty())
@@ -207,19 +215,25 @@ class Attention {
     }
   }
 
-  void run_lone(const Part& p, int thread) const {
+  TileRows first_rows(const Part& p) const {
+    const int span = p.spans->front();
+    return rows_of(span, p.first, spans_[span].start + 1);
+  }
+
+  // Fetches its first tile at once, as nobody may have done so, and at its end the first of the piece that this thread
+  // takes next if all are equally fast.
+  void run_lone(int index, int thread) const {
+    const Part& p = lone_[index];
     const int span = p.spans->front(), position = spans_[span].start;
     const int group = s_.group * s_.ld;
     float* q = workers_.scratch(thread, static_cast<size_t>(s_.heads.kv_heads) * group);
     for (int h = 0; h < s_.heads.kv_heads; ++h) gather(span, 0, h, q + h * group);
-    const auto rows_of = [&](int t) {
-      return tile_rows(kv_, s_.heads, spans_[span], t, std::min(kTileKeys, position + 1 - t * kTileKeys));
-    };
-    TileRows next = rows_of(p.first);
-    fetch_tile(s_, kv_.type, next);
+    TileRows next = first_rows(p);
+    for (int h = 0; h < s_.heads.kv_heads; ++h) fetch_tile(kv_.type, s_.heads, next, h);
     for (int t = p.first; t < p.last; ++t) {
       const TileRows here = next;
-      if (t + 1 < p.last) next = rows_of(t + 1);
+      if (t + 1 < p.last) next = rows_of(span, t + 1, position + 1);
+      else if (index + workers_.threads() < count(lone_)) next = first_rows(lone_[index + workers_.threads()]);
       for (int h = 0; h < s_.heads.kv_heads; ++h) {
         Slot slots[kMostHeads];
         for (int r = 0; r < s_.group; ++r) slots[r] = slot(span, 0, h * s_.group + r, t);

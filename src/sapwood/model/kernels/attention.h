@@ -15,7 +15,7 @@ namespace sapwood {
 
 constexpr int kTileKeys = 64;
 
-enum class KvType { f16, bf16, f32 };
+enum class KvType { f16, bf16, f32, q8 };
 
 struct HeadShape {
   int heads;
@@ -31,7 +31,8 @@ struct Span {
   const int32_t* pages;    // page table covering positions 0 .. start + rows - 1
 };
 
-// One layer's pages: element (page, offset, kv head, d) at ((page * page_size + offset) * kv_heads + head) * head_dim + d.
+// One layer's pages: row (page, offset, kv head) is number (page * page_size + offset) * kv_heads + head. It holds head_dim
+// values; with q8 as int8, followed by their float32 scale.
 struct KvLayer {
   void* k;
   void* v;

@@ -17,6 +17,7 @@
 
 #include "attention.h"
 #include "int_kernels.h"
+#include "kv_tile.h"
 #include "linear.h"
 #include "program.h"
 #include "simd.h"
@@ -71,6 +72,7 @@ KvType kv_named(const std::string& name) {
   if (name == "f16") return KvType::f16;
   if (name == "bf16") return KvType::bf16;
   if (name == "f32") return KvType::f32;
+  if (name == "q8") return KvType::q8;
   throw std::invalid_argument("unknown KV type: " + name);
 }
 
@@ -84,13 +86,15 @@ Activation activation_named(const std::string& name) {
 struct LayerPages {
   LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
     const KvType t = kv_named(type);
-    require(k.itemsize() == (t == KvType::f32 ? 4u : 2u) && v.itemsize() == k.itemsize(), "KV pages of another type");
+    const size_t item = t == KvType::f32 ? 4 : t == KvType::q8 ? 1 : 2;
+    require(k.itemsize() == item && v.itemsize() == item, "KV pages of another type");
     for (size_t i = 0; i < 4; ++i) require(k.shape(i) == v.shape(i), "K and V pages differ in shape");
     view = {k_.data(), v_.data(), t, static_cast<int>(k.shape(1))};
   }
   int count() const { return static_cast<int>(k_.shape(0)); }
   bool fits(HeadShape s) const {
-    return static_cast<int>(k_.shape(2)) == s.kv_heads && static_cast<int>(k_.shape(3)) == s.head_dim;
+    return static_cast<int>(k_.shape(2)) == s.kv_heads &&
+           static_cast<int>(k_.shape(3) * k_.itemsize()) == row_bytes(view.type, s.head_dim);
   }
   KvLayer view;
 

@@ -19,6 +19,13 @@ struct KeyLanes {
   f32x8 low, high;  // keys 0..7 and 8..15
 };
 
+constexpr int kLine = 64;  // bytes that memory gives at once
+
+// To the second-level cache, which has room for a tile of all heads.
+SAPWOOD_INLINE void fetch(const uint8_t* row, int bytes) {
+  for (int at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, 2);
+}
+
 #ifdef SAPWOOD_AVX2
 
 // 8×8 words in each half of the registers: lane i of r[j] becomes lane j of r[i].
@@ -117,6 +124,39 @@ struct FloatKv {
   using Columns = PlainColumns<FloatKv>;
 };
 
+// int8 values, then one float32: value = float(q) * scale.
+struct ByteKv {
+  static constexpr int kBytes = 1;
+  static int row_bytes(int dim) { return dim + static_cast<int>(sizeof(float)); }
+  static SAPWOOD_INLINE float scale(const uint8_t* row, int dim) {
+    float s;
+    std::memcpy(&s, row + dim, sizeof s);
+    return s;
+  }
+  static SAPWOOD_INLINE f32x8 values(const uint8_t* row, int d, float scale) { return from_i8(row + d) * splat(scale); }
+#ifdef SAPWOOD_AVX2
+  struct Columns {
+    SAPWOOD_INLINE Columns(const uint8_t* const* rows, int d, int dim) {
+      alignas(32) float scales[kColumnKeys];
+      for (int j = 0; j < kColumnKeys; ++j) scales[j] = scale(rows[j], dim);
+      low = load(scales), high = load(scales + kLanes);
+      for (int i = 0; i < 8; ++i)
+        t[i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(bytes(rows[i] + d), bytes(rows[i + 8] + d)));
+      transpose_words(t);
+    }
+    static SAPWOOD_INLINE __m128i bytes(const uint8_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+    static SAPWOOD_INLINE f32x8 widened(__m128i words) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(words)); }
+    SAPWOOD_INLINE KeyLanes operator[](int i) const {
+      return {widened(_mm256_castsi256_si128(t[i])) * low, widened(_mm256_extracti128_si256(t[i], 1)) * high};
+    }
+    __m256i t[8];
+    f32x8 low, high;
+  };
+#else
+  using Columns = PlainColumns<ByteKv>;
+#endif
+};
+
 // Calls use(policy) with the policy of `type`.
 template <class Use>
 SAPWOOD_INLINE void with_kv(KvType type, Use use) {
@@ -124,6 +164,7 @@ SAPWOOD_INLINE void with_kv(KvType type, Use use) {
     case KvType::f16: return use(HalfKv{});
     case KvType::bf16: return use(Bf16Kv{});
     case KvType::f32: return use(FloatKv{});
+    case KvType::q8: return use(ByteKv{});
   }
 }
 

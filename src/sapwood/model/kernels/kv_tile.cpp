@@ -73,6 +73,13 @@ TileRows tile_rows(const KvLayer& kv, HeadShape shape, const Span& span, int til
   return rows;
 }
 
+void fetch_tile(KvType type, HeadShape shape, const TileRows& rows, int kv_head) {
+  const int bytes = row_bytes(type, shape.head_dim);
+  const ptrdiff_t head = static_cast<ptrdiff_t>(kv_head) * bytes;
+  for (const uint8_t* row : rows.k) fetch(row + head, bytes);
+  for (const uint8_t* row : rows.v) fetch(row + head, bytes);
+}
+
 void load_tile(const KvLayer& kv, HeadShape shape, const TileRows& rows, int kv_head, int count, KvTile out) {
   const int dim = shape.head_dim, ld = padded(dim);
   const ptrdiff_t head = static_cast<ptrdiff_t>(kv_head) * row_bytes(kv.type, dim);

@@ -20,6 +20,9 @@ struct TileRows {
 
 TileRows tile_rows(const KvLayer& kv, HeadShape shape, const Span& span, int tile, int count);
 
+// Asks for a tile's rows of one kv head, to the second-level cache.
+void fetch_tile(KvType type, HeadShape shape, const TileRows& rows, int kv_head);
+
 struct KvTile {
   float* keys;    // [head_dim][64], d-major, so that keys are the vector lanes
   float* values;  // [64][padded(head_dim)]

@@ -9,15 +9,7 @@ namespace sapwood {
 
 namespace {
 
-constexpr int kLine = 64;       // bytes that memory gives at once
-
-// To the second-level cache, which has room for a tile of all heads; a few lines at a time, for asked for at once they
-// would block the loads behind them.
-SAPWOOD_INLINE void fetch(const uint8_t* row, int bytes) {
-  for (int at = 0; at < bytes; at += kLine) __builtin_prefetch(row + at, 0, 2);
-}
-
-// While a step works on 8 dimensions of 16 keys: a quarter of the next tile's same keys, 32 dimensions of them.
+// A few lines at a time, for asked for at once they would block the loads behind them. While a step works on 8 dimensions of 16 keys: a quarter of the next tile's same keys, 32 dimensions of them.
 template <class Kv>
 SAPWOOD_INLINE void fetch_keys(const uint8_t* const* next, ptrdiff_t head, int d) {
   const int step = d / kColumnDims;
@@ -100,12 +92,6 @@ void attend_some(int heads, const AttentionShape& s, const TileOfQuery& tile, co
 }
 
 }  // namespace
-
-void fetch_tile(const AttentionShape& s, KvType type, const TileRows& rows) {
-  const int bytes = s.heads.kv_heads * row_bytes(type, s.heads.head_dim);
-  for (const uint8_t* row : rows.k) fetch(row, bytes);
-  for (const uint8_t* row : rows.v) fetch(row, bytes);
-}
 
 bool reads_directly(const AttentionShape& s) { return s.heads.head_dim % kLanes == 0 && s.group <= kMostHeads; }
 

@@ -22,9 +22,6 @@ constexpr int kMostHeadsAtOnce = 4;
 // Whether the query path can read such rows; otherwise a tile is converted first.
 bool reads_directly(const AttentionShape& s);
 
-// Asks for a whole tile at once: for the first that a thread reads, which nobody has fetched.
-void fetch_tile(const AttentionShape& s, KvType type, const TileRows& rows);
-
 // q is [group][ld], scaled. slots[group] take the partials of the query heads.
 void attend_one(const AttentionShape& s, KvType type, const TileOfQuery& tile, const float* q, const Slot* slots);
 
