@@ -29,6 +29,7 @@ DTYPES = ["f16", "bf16", "f32", "q8"]
     seqs=st.lists(st.builds(Seq, st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
     window=st.sampled_from([None, 1, 5, 70]),
     norms=st.booleans(),
+    scale=st.sampled_from([None, 0.1, 1.0]),
 )
 def test_attention_equals_its_twin(
     seed: int,
@@ -38,11 +39,12 @@ def test_attention_equals_its_twin(
     seqs: list[Seq],
     window: int | None,
     norms: bool,
+    scale: float | None,
 ) -> None:
     scene = Scene(seed, layout, page_size, dtype, seqs)
-    expected, pages = scene.run(TWIN, window=window, norms=norms)
+    expected, pages = scene.run(TWIN, window=window, norms=norms, scale=scale)
     for ops in (ONE, TWO):
-        got, stored = scene.run(ops, window=window, norms=norms)
+        got, stored = scene.run(ops, window=window, norms=norms, scale=scale)
         assert same(stored.k, pages.k)
         assert same(stored.v, pages.v)
         assert same(got, expected)

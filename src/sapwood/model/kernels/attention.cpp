@@ -159,11 +159,9 @@ class Attention {
     return tile_rows(kv_, s_.heads, spans_[span], tile, std::min(kTileKeys, end - tile * kTileKeys));
   }
 
-  // `last` is the last tile that will be asked for: the next is fetched while this one is worked on.
-  void convert(int span, int kv_head, int tile, int last, int end, KvTile out) const {
+  void convert(int span, int kv_head, int tile, int end, KvTile out) const {
     const int keys = std::min(kTileKeys, end - tile * kTileKeys);
     load_tile(kv_, s_.heads, rows_of(span, tile, end), kv_head, keys, out);
-    if (tile < last) fetch_tile(kv_.type, s_.heads, rows_of(span, tile + 1, end), kv_head);
   }
 
   void run_block(const Block& b, int thread) const {
@@ -177,9 +175,8 @@ class Attention {
     std::fill(desk.values, desk.values + static_cast<size_t>(rows) * s_.ld, 0.0f);
     OnlineSink sink{desk.max, desk.sum, desk.values, s_.ld, 0, {}, {}};
     Strip strip;
-    const int last = (b.end - 1) / kTileKeys;
-    for (int t = first_seen(positions[0], s_.window) / kTileKeys; t <= last; ++t) {
-      convert(b.span, b.kv_head, t, last, b.end, desk.kv);
+    for (int t = first_seen(positions[0], s_.window) / kTileKeys; t <= (b.end - 1) / kTileKeys; ++t) {
+      convert(b.span, b.kv_head, t, b.end, desk.kv);
       attend_rows(s_, {desk.q, positions.data(), rows}, t, desk.kv, strip, sink);
     }
     for (int r = 0; r < rows; ++r) {
@@ -205,7 +202,8 @@ class Attention {
     const int any = p.spans->front(), end = spans_[any].start + spans_[any].rows;
     fetch_tile(kv_.type, s_.heads, rows_of(any, p.first, end), p.kv_head);
     for (int t = p.first; t < p.last; ++t) {
-      convert(any, p.kv_head, t, p.last - 1, end, desk.kv);
+      convert(any, p.kv_head, t, end, desk.kv);
+      if (t + 1 < p.last) fetch_tile(kv_.type, s_.heads, rows_of(any, t + 1, end), p.kv_head);
       for (int r = 0; r < rows; ++r) {
         const Query& q = queries[r / s_.group];
         if (!visible(positions[r], t, s_.window).empty())
