@@ -108,7 +108,7 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--kv-memory", "lots"], "512MiB"),
         (["serve", "--kv-memory", ""], "512MiB"),
         (["serve", "--weights", "q5"], "it must be one of auto, f32, f16, q8, q4"),
-        (["serve", "--kv-dtype", "q8"], "it must be one of f16, bf16, f32"),
+        (["serve", "--kv-dtype", "q4"], "it must be one of f16, bf16, f32, q8"),
         (["serve", "--compute", "int4"], "it must be one of auto, f32, int8"),
         (["serve", "--prefix-index", "radixx"], "did you mean radix?"),
         (["serve", "--schedule-policy", "defalt"], "did you mean default?"),

@@ -11,7 +11,7 @@ from sapwood.errors import UsageError
 IndexName = Literal["radix", "blocks", "none"]
 OrderName = Literal["default", "fcfs", "lpm", "dfs-weight", "priority", "random"]
 EvictionName = Literal["default", "lru", "lfu", "fifo", "mru", "filo", "slru", "priority"]
-KvDtype = Literal["f16", "bf16", "f32"]
+KvDtype = Literal["f16", "bf16", "f32", "q8"]
 WeightFormat = Literal["auto", "f32", "f16", "q8", "q4"]
 Compute = Literal["auto", "f32", "int8"]
 SpeculateName = Literal["auto", "off"]
@@ -80,7 +80,7 @@ class ModelConfig:
     weights: WeightFormat = "auto"
     """auto keeps what the file holds; the others convert at load."""
     kv_dtype: KvDtype = "f16"
-    """How keys and values are stored in pages."""
+    """How keys and values are stored in pages; q8 is int8 with a scale for each token and head."""
     compute: Compute = "auto"
     """auto multiplies 8- and 4-bit weights with rows of activations rounded to 16 bits; int8 rounds to 8 bits for
     4-bit weights, which is faster and a little worse; f32 does not round."""

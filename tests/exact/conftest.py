@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sapwood.model.decoder import Decoder
 
 _WEIGHTS: tuple[WeightFormat, ...] = ("f32", "f16", "q8", "q4")
-_DTYPES: tuple[KvDtype, ...] = ("bf16", "f32")
+_DTYPES: tuple[KvDtype, ...] = ("bf16", "f32", "q8")
 _CASES = [Case(family, weights, "f16") for family in FAMILIES for weights in _WEIGHTS]
 _CASES += [Case(family, "auto", dtype) for family in FAMILIES for dtype in _DTYPES]
 _CASES += [Case(family, "q8", "f16") for family in OTHER_FAMILIES]

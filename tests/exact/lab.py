@@ -146,7 +146,7 @@ class Lab:
         page_bytes = kv.bytes_per_token(decoder.spec, truth.dtype) * setting.page_size
         pool = kv.allocate(decoder.spec, pages * page_bytes, setting.page_size, truth.dtype)
         for array in (pool.k, pool.v):
-            array.fill(0x7FC0 if truth.dtype == "bf16" else np.nan)
+            array.fill({"bf16": 0x7FC0, "q8": 0xFF}.get(truth.dtype, np.nan))
         self.runner = RecordingRunner(decoder, pool, truth.witness)
         self.engine = Engine(
             self.runner,

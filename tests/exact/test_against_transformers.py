@@ -85,7 +85,7 @@ def test_logits_of_rows_rounded_to_sixteen_bits(
     assert 2e-5 < distance(ours, theirs) < 5e-3
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [("f16", 5e-3), ("bf16", 5e-2)])
+@pytest.mark.parametrize(("dtype", "limit"), [("f16", 5e-3), ("bf16", 5e-2), ("q8", 1e-1)])
 def test_rounded_pages_stay_near(
     dtype: KvDtype,
     limit: float,

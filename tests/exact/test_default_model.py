@@ -108,7 +108,7 @@ def test_eviction_and_preemption(truth: Truth, setting: Setting) -> None:
     assert stats.evicted_tokens > 0
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "q8"])
 def test_other_types_of_pages(dtype: KvDtype, setting: Setting, default_decoder: GetDecoder) -> None:
     truth = Truth(default_decoder(), dtype)
     lab = truth.lab(replace(setting, chunk=48))

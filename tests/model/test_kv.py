@@ -38,6 +38,19 @@ def test_bytes_per_token(dtype: KvDtype, size: int) -> None:
     assert kv.bytes_per_token(SPEC, dtype) == VALUES * size
 
 
+def test_a_row_of_int8_has_its_scale_beside_it() -> None:
+    assert kv.bytes_per_token(SPEC, "q8") == VALUES + 2 * 3 * 2 * 4
+    pool = kv.allocate(SPEC, 10 * kv.bytes_per_token(SPEC, "q8"), 2, "q8")
+    assert pool.k.shape == pool.v.shape == (3, 5, 2, 2, 8 + 4)
+    assert pool.k.dtype == np.uint8
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "q8"])
+def test_the_first_row_begins_a_cache_line(dtype: KvDtype) -> None:
+    for shape in ((1, 3, 1, 1, 8), (2, 1000, 1, 2, 8)):
+        assert kv.empty_pages(shape, dtype).ctypes.data % 64 == 0
+
+
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize(("dtype", "stored"), [("f16", np.float16), ("bf16", np.uint16), ("f32", np.float32)])
 def test_as_many_pages_as_fit(dtype: KvDtype, stored: Any, page_size: int) -> None:

@@ -141,7 +141,7 @@ def test_a_fingerprint_is_the_same_for_the_same_model(folder: Path, tmp_path: Pa
 
 
 def test_a_fingerprint_differs_wherever_kv_would(folder: Path, tmp_path: Path) -> None:
-    dtypes: tuple[KvDtype, ...] = ("f16", "bf16", "f32")
+    dtypes: tuple[KvDtype, ...] = ("f16", "bf16", "f32", "q8")
     formats: tuple[WeightFormat, ...] = ("auto", "f16", "q8", "q4")
     rope = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 2.0}
     others = (

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from model.scene import floats, same, spans
 from sapwood.errors import UsageError
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
-from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables
 from sapwood.model.ops_native import NativeOps
 from sapwood.model.ops_reference import ReferenceOps
 from sapwood.model.tensor import BLOCK_BYTES, RawTensor, TensorFormat
@@ -29,7 +30,6 @@ WAYS = {
     "int8": (TWIN_INT8, ONE_INT8, TWO_INT8),
 }
 """By `compute`: the twin, then the native ops on one and on two threads."""
-Floats = NDArray[np.float32]
 
 
 def weight(rng: np.random.Generator, format: TensorFormat, rows: int, cols: int) -> RawTensor:
@@ -49,14 +49,6 @@ def weight(rng: np.random.Generator, format: TensorFormat, rows: int, cols: int)
         blocks[:, :, : 2 * heads] = scales.view(np.uint8)
         data = blocks.reshape(rows, -1)
     return RawTensor("w", format, rows, cols, data)
-
-
-def floats(rng: np.random.Generator, *shape: int) -> Floats:
-    return rng.standard_normal(shape).astype(np.float32)
-
-
-def same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    return a.tobytes() == b.tobytes()
 
 
 @settings(max_examples=40, deadline=None)
@@ -246,129 +238,10 @@ def test_rms_norm_equals_its_twin(width: int, accumulate: bool) -> None:
     assert same(got, expected)
 
 
-class Scene:
-    """Some sequences with KV in scattered pages; `run` computes one step through rope, store and attention."""
-
-    def __init__(
-        self, seed: int, layout: HeadLayout, page_size: int, dtype: Any, starts: list[int], rows: list[int]
-    ):
-        rng = np.random.default_rng(seed)
-        self.layout, self.starts, self.rows = layout, starts, rows
-        counts = [-(-(s + r) // page_size) for s, r in zip(starts, rows, strict=True)]
-        pages = rng.permutation(sum(counts) + 3)[: sum(counts)].astype(np.int32)
-        self.tables = np.split(pages, np.cumsum(counts)[:-1])
-        shape = (1, sum(counts) + 3, page_size, layout.kv_heads, layout.head_dim)
-        storage = {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}[dtype]
-        past = rng.standard_normal((2, *shape))
-        keys, values = past.astype(np.float32)
-        if dtype == "bf16":
-            keys, values = keys.view(np.uint32) >> 16, values.view(np.uint32) >> 16
-        self.kv = KvPool(keys.astype(storage), values.astype(storage), dtype)
-        self.qkv = floats(rng, sum(rows), layout.qkv_width)
-        half = layout.head_dim // 2
-        angles = rng.standard_normal((max(s + r for s, r in zip(starts, rows, strict=True)), half))
-        self.rope = RopeTables(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
-        self.norms = HeadNorms(floats(rng, layout.head_dim), floats(rng, layout.head_dim), 1e-6)
-
-    def run(
-        self, ops: Any, *, window: int | None = None, norms: bool = False, scale: float | None = None
-    ) -> tuple[Floats, KvPool]:
-        kv = KvPool(self.kv.k.copy(), self.kv.v.copy(), self.kv.dtype)
-        qkv = self.qkv.copy()
-        plan = ops.plan(_spans(self.rows, self.starts, self.tables), kv)
-        ops.rope_and_store(plan, qkv, self.layout, self.rope, 0, self.norms if norms else None)
-        out = np.empty((len(qkv), self.layout.heads * self.layout.head_dim), np.float32)
-        ops.attention(plan, qkv, self.layout, 0, out, window=window, scale=scale)
-        return out, kv
-
-
-def _spans(rows: list[int], starts: list[int], tables: list[NDArray[np.int32]]) -> StepSpans:
-    return StepSpans(np.array(rows, np.int32), np.array(starts, np.int32), np.concatenate(tables))
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    layout=st.sampled_from(
-        [HeadLayout(3, 1, 16), HeadLayout(4, 2, 8), HeadLayout(2, 2, 20), HeadLayout(6, 2, 64)]
-    ),
-    page_size=st.sampled_from([1, 4, 16]),
-    dtype=st.sampled_from(["f16", "bf16", "f32"]),
-    spans=st.lists(st.tuples(st.integers(0, 140), st.integers(1, 9)), min_size=1, max_size=3),
-    window=st.sampled_from([None, 1, 5, 70]),
-    norms=st.booleans(),
-    scale=st.sampled_from([None, 0.1, 1.0]),
-)
-def test_attention_equals_its_twin(
-    seed: int, layout: HeadLayout, page_size: int, dtype: str, spans: list[tuple[int, int]], window: int | None,
-    norms: bool, scale: float | None,
-) -> None:  # fmt: skip
-    scene = Scene(seed, layout, page_size, dtype, [s for s, _ in spans], [r for _, r in spans])
-    expected, pages = scene.run(TWIN, window=window, norms=norms, scale=scale)
-    for ops in (ONE, TWO):
-        got, stored = scene.run(ops, window=window, norms=norms, scale=scale)
-        assert same(stored.k, pages.k)
-        assert same(stored.v, pages.v)
-        assert same(got, expected)
-
-
-@pytest.mark.parametrize("window", [None, 33, 100])
-@pytest.mark.parametrize("chunks", [[200], [1] * 200, [7] * 28 + [4], [64, 64, 64, 8], [100, 3, 97]])
-def test_attention_does_not_depend_on_where_chunks_were_cut(chunks: list[int], window: int | None) -> None:
-    layout = HeadLayout(6, 2, 32)
-    scene = Scene(5, layout, 1, "f16", [0], [200])
-    whole, _ = scene.run(TWO, window=window)
-    kv = KvPool(np.zeros_like(scene.kv.k), np.zeros_like(scene.kv.v), "f16")
-    start = 0
-    for rows in chunks:
-        qkv = scene.qkv[start : start + rows].copy()
-        plan = TWO.plan(_spans([rows], [start], [scene.tables[0][: start + rows]]), kv)
-        TWO.rope_and_store(plan, qkv, layout, scene.rope, 0)
-        out = np.empty((rows, layout.heads * layout.head_dim), np.float32)
-        TWO.attention(plan, qkv, layout, 0, out, window=window)
-        assert same(out, whole[start : start + rows])
-        start += rows
-
-
-def test_a_page_table_that_does_not_fit_is_refused() -> None:
-    scene = Scene(0, HeadLayout(2, 1, 8), 4, "f16", [0], [5])
-    for ops in (ONE, TWIN):
-        with pytest.raises(ValueError, match="cover"):
-            ops.plan(_spans([5], [0], [np.array([0], np.int32)]), scene.kv)
-        with pytest.raises(ValueError, match="outside"):
-            ops.plan(_spans([5], [0], [np.array([0, 99], np.int32)]), scene.kv)
-
-
 def test_shapes_that_do_not_fit_are_refused() -> None:
     packed = ONE.pack([weight(np.random.default_rng(0), "f32", 16, 32)])
     with pytest.raises(ValueError, match="shapes"):
         ONE.linear(np.zeros((1, 31), np.float32), packed, np.zeros((1, 16), np.float32))
-
-
-@pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.parametrize("chunks", [[16], [1] * 16, [5, 11]])
-def test_a_later_value_that_is_infinite_touches_nobody_before_it(
-    window: int | None, chunks: list[int]
-) -> None:
-    """Token 5's value overflows float16: rows that do not see it are as if it were not there."""
-    layout = HeadLayout(3, 1, 16)
-    scene = Scene(9, layout, 1, "f16", [0], [16])
-    clean = scene.qkv.copy()
-    scene.qkv[5, 4 * 16 :] = 1e5
-    kv = KvPool(np.zeros_like(scene.kv.k), np.zeros_like(scene.kv.v), "f16")
-    rows = []
-    for start, count in zip(np.cumsum([0, *chunks[:-1]]).tolist(), chunks, strict=True):
-        qkv = scene.qkv[start : start + count].copy()
-        plan = TWO.plan(_spans([count], [start], [scene.tables[0][: start + count]]), kv)
-        TWO.rope_and_store(plan, qkv, layout, scene.rope, 0)
-        rows.append(np.empty((count, 48), np.float32))
-        TWO.attention(plan, qkv, layout, 0, rows[-1], window=window)
-    got = np.concatenate(rows)
-    scene.qkv = clean
-    expected, _ = scene.run(TWIN, window=window)
-    unseen = [i for i in range(16) if i < 5 or (window is not None and i >= 5 + window)]
-    assert same(got[unseen], expected[unseen])
-    assert not np.isfinite(got[5]).all()
 
 
 def test_arrays_of_another_type_are_refused_not_copied() -> None:
@@ -414,7 +287,7 @@ class Walked:
     def plan(self, rows: list[int], starts: list[int]) -> Any:
         ends = [start + count for start, count in zip(starts, rows, strict=True)]
         tables = np.split(np.arange(sum(ends), dtype=np.int32)[::-1], np.cumsum(ends)[:-1])
-        return self.ops.plan(_spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
+        return self.ops.plan(spans(rows, starts, [np.ascontiguousarray(t) for t in tables]), self.kv)
 
     @property
     def bits(self) -> bytes:
@@ -447,7 +320,7 @@ def test_a_program_refuses_what_it_was_not_made_for() -> None:
         program.run(walked.plan([3], [98]))
     other = KvPool(walked.kv.k.copy(), walked.kv.v.copy(), "f16")
     with pytest.raises(ValueError, match="another pool"):
-        program.run(ONE.plan(_spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
+        program.run(ONE.plan(spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
     assert walked.bits == before
 
 

@@ -162,7 +162,7 @@ def serve(
         typer.Option(
             "--kv-dtype",
             metavar=metavar(KvDtype),
-            help="How keys and values are stored.",
+            help="How keys and values are stored; q8 takes half the memory of f16.",
             parser=one_of("--kv-dtype", words(KvDtype)),
         ),
     ] = MODEL.kv_dtype,

@@ -38,6 +38,7 @@ class Spans:
         pages: NDArray[np.int32],
         page_size: int,
         capacity: int,
+        trunks: bool,
     ) -> None: ...
 
 class Recording:

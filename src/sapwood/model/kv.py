@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
     from sapwood.model.spec import ModelSpec
 
 _STORAGE: Mapping[str, type[np.generic]] = MappingProxyType(
-    {"f16": np.float16, "bf16": np.uint16, "f32": np.float32}
+    {"f16": np.float16, "bf16": np.uint16, "f32": np.float32, "q8": np.uint8}
 )
+_SCALE_BYTES = 4
+_ALIGNMENT = 64
+"""A row that straddles two cache lines more than it must is read that much slower."""
 
 LEAST_TOKENS = 64
 """A pool for fewer serves nobody: a chat's format alone takes dozens."""
@@ -28,7 +32,11 @@ LEAST_TOKENS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KvPool:
-    """`k` and `v` are [layers, pages, page_size, kv_heads, head_dim]; bfloat16 is kept as its upper 16 bits."""
+    """`k` and `v` are [layers, pages, page_size, kv_heads, head_dim].
+
+    bfloat16 is kept as its upper 16 bits. With q8 the last axis has head_dim int8 values (seen as uint8) and then the
+    four bytes of their float32 scale.
+    """
 
     k: NDArray[Any]
     v: NDArray[Any]
@@ -49,7 +57,14 @@ class KvPool:
 
 def bytes_per_token(spec: ModelSpec, dtype: KvDtype) -> int:
     """Bytes of K and V over all layers."""
-    return 2 * spec.layers * spec.kv_heads * spec.head_dim * np.dtype(_STORAGE[dtype]).itemsize
+    return (
+        2 * spec.layers * spec.kv_heads * row_width(spec.head_dim, dtype) * np.dtype(_STORAGE[dtype]).itemsize
+    )
+
+
+def row_width(head_dim: int, dtype: KvDtype) -> int:
+    """Elements of one head's row in a page."""
+    return head_dim + _SCALE_BYTES if dtype == "q8" else head_dim
 
 
 def check_memory(spec: ModelSpec, memory: int, page_size: int, dtype: KvDtype) -> None:
@@ -75,13 +90,22 @@ def allocate(spec: ModelSpec, memory: int, page_size: int, dtype: KvDtype) -> Kv
             f"one page of {_tokens(page_size)} takes {format_size(page_bytes)}",
             hint=f"give --kv-memory at least {-(-page_bytes // 1024)}KiB",
         )
-    shape = (spec.layers, pages, page_size, spec.kv_heads, spec.head_dim)
+    shape = (spec.layers, pages, page_size, spec.kv_heads, row_width(spec.head_dim, dtype))
     try:
-        return KvPool(np.empty(shape, _STORAGE[dtype]), np.empty(shape, _STORAGE[dtype]), dtype)
+        return KvPool(empty_pages(shape, dtype), empty_pages(shape, dtype), dtype)
     except MemoryError as error:
         raise UsageError(
             f"this machine cannot give {format_size(memory)} for KV pages", hint="lower --kv-memory"
         ) from error
+
+
+def empty_pages(shape: tuple[int, ...], dtype: KvDtype) -> NDArray[Any]:
+    """An array of the type's storage whose first row begins a cache line. Raises MemoryError."""
+    kind = np.dtype(_STORAGE[dtype])
+    nbytes = math.prod(shape) * kind.itemsize
+    raw = np.empty(nbytes + _ALIGNMENT, np.uint8)
+    first = -raw.ctypes.data % _ALIGNMENT
+    return raw[first : first + nbytes].view(kind).reshape(shape)
 
 
 def _tokens(count: int) -> str:

@@ -75,7 +75,8 @@ class NativeOps:
     name = "native"
     exact = True
 
-    def __init__(self, threads: int, compute: Compute = "auto") -> None:
+    def __init__(self, threads: int, compute: Compute = "auto", *, trunks: bool = True) -> None:
+        """`trunks` False reads what several sequences share once for each of them: the same bits, slower."""
         missing = missing_features()
         if missing:
             raise UsageError(
@@ -92,6 +93,7 @@ class NativeOps:
         except RuntimeError as error:
             raise UsageError(f"cannot start {threads} threads: {error}", hint="lower --threads") from error
         self._arena = _native.Arena()
+        self._trunks = trunks
         self._attached: _Attached | None = None
         self._recording: _native.Recording | None = None
 
@@ -108,7 +110,9 @@ class NativeOps:
         return packed
 
     def plan(self, spans: StepSpans, kv: KvPool) -> NativePlan:
-        spans_ = self._native.Spans(spans.rows, spans.starts, spans.pages, kv.page_size, kv.pages)
+        spans_ = self._native.Spans(
+            spans.rows, spans.starts, spans.pages, kv.page_size, kv.pages, self._trunks
+        )
         return NativePlan(spans_, self._layers_of(kv))
 
     def rms_norm(

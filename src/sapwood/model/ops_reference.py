@@ -234,6 +234,8 @@ def _rotate(x: NDArray[np.float32], cos: NDArray[np.float32], sin: NDArray[np.fl
 
 
 def _rounded(x: NDArray[np.float32], kv: KvPool) -> NDArray[Any]:
+    if kv.dtype == "q8":
+        return _eighths(x)
     if kv.dtype != "bf16":
         with np.errstate(over="ignore"):
             return x.astype(kv.k.dtype)
@@ -243,7 +245,22 @@ def _rounded(x: NDArray[np.float32], kv: KvPool) -> NDArray[Any]:
     )
 
 
+def _eighths(x: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Rows over the last axis as int8 and their scale, the largest magnitude over 127; zeros have scale zero.
+
+    A row that is not finite has no quants and a scale that is not finite: who reads it sees it.
+    """
+    scale = np.abs(x).max(axis=-1, keepdims=True) / _F32(127)
+    usable = (scale > 0) & np.isfinite(scale)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        quants = np.where(usable, np.clip(np.rint(x / scale), -127, 127), 0).astype(np.int8)
+    return np.concatenate([quants.view(np.uint8), scale.astype(np.float32).view(np.uint8)], axis=-1)
+
+
 def _widened(pages: NDArray[Any]) -> NDArray[np.float32]:
+    if pages.dtype == np.uint8:
+        scale = np.ascontiguousarray(pages[..., -4:]).view(np.float32)
+        return np.asarray(np.ascontiguousarray(pages[..., :-4]).view(np.int8).astype(np.float32) * scale)
     if pages.dtype == np.uint16:
         return (pages.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return pages.astype(np.float32)

@@ -17,9 +17,11 @@
 
 #include "attention.h"
 #include "int_kernels.h"
+#include "kv_tile.h"
 #include "linear.h"
 #include "program.h"
 #include "simd.h"
+#include "trunks.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -71,6 +73,7 @@ KvType kv_named(const std::string& name) {
   if (name == "f16") return KvType::f16;
   if (name == "bf16") return KvType::bf16;
   if (name == "f32") return KvType::f32;
+  if (name == "q8") return KvType::q8;
   throw std::invalid_argument("unknown KV type: " + name);
 }
 
@@ -84,13 +87,15 @@ Activation activation_named(const std::string& name) {
 struct LayerPages {
   LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
     const KvType t = kv_named(type);
-    require(k.itemsize() == (t == KvType::f32 ? 4u : 2u) && v.itemsize() == k.itemsize(), "KV pages of another type");
+    const size_t item = t == KvType::f32 ? 4 : t == KvType::q8 ? 1 : 2;
+    require(k.itemsize() == item && v.itemsize() == item, "KV pages of another type");
     for (size_t i = 0; i < 4; ++i) require(k.shape(i) == v.shape(i), "K and V pages differ in shape");
     view = {k_.data(), v_.data(), t, static_cast<int>(k.shape(1))};
   }
   int count() const { return static_cast<int>(k_.shape(0)); }
   bool fits(HeadShape s) const {
-    return static_cast<int>(k_.shape(2)) == s.kv_heads && static_cast<int>(k_.shape(3)) == s.head_dim;
+    return static_cast<int>(k_.shape(2)) == s.kv_heads &&
+           static_cast<int>(k_.shape(3) * k_.itemsize()) == row_bytes(view.type, s.head_dim);
   }
   KvLayer view;
 
@@ -100,7 +105,7 @@ struct LayerPages {
 
 // The sequences of one step. Tables lie one after another in `pages`.
 struct Spans {
-  Spans(Ints rows_of, Ints starts, Ints pages, int page_size, int capacity) : pages_(pages) {
+  Spans(Ints rows_of, Ints starts, Ints pages, int page_size, int capacity, bool trunks) : pages_(pages) {
     require(rows_of.shape(0) == starts.shape(0), "one start per span");
     require(page_size > 0, "page size must be positive");
     size_t table = 0;
@@ -116,6 +121,7 @@ struct Spans {
     for (size_t i = 0; i < table; ++i)
       require(pages.data()[i] >= 0 && pages.data()[i] < capacity, "page id outside the pool");
     size = page_size, capacity_ = capacity;
+    stretches = stretches_of(list, page_size, trunks);
   }
   void match(const LayerPages& layer) const {
     require(layer.view.page_size == size && layer.count() >= capacity_, "spans of another pool");
@@ -126,6 +132,7 @@ struct Spans {
     require(longest <= positions, "rope_and_store: position beyond the rope table");
   }
   std::vector<Span> list;
+  std::vector<Stretch> stretches;
   int total = 0, longest = 0, size = 0;
 
  private:
@@ -240,7 +247,7 @@ void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape
   float* const to = out.data();
   perform(workers, recording, &spans,
           [values, shape, scale, window, view = layer.view, to](Workers& t, const Spans* s) {
-            attention(t, s->list, values, shape, scale, window, view, to);
+            attention(t, s->list, s->stretches, values, shape, scale, window, view, to);
           },
           qkv, nb::find(layer), out);
 }
@@ -279,8 +286,8 @@ NB_MODULE(_native, m) {
   nb::class_<LayerPages>(m, "LayerPages")
       .def(nb::init<Pages, Pages, const std::string&>(), "k"_a.noconvert(), "v"_a.noconvert(), "type"_a);
   nb::class_<Spans>(m, "Spans")
-      .def(nb::init<Ints, Ints, Ints, int, int>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
-           "pages"_a.noconvert(), "page_size"_a, "capacity"_a);
+      .def(nb::init<Ints, Ints, Ints, int, int, bool>(), "rows"_a.noconvert(), "starts"_a.noconvert(),
+           "pages"_a.noconvert(), "page_size"_a, "capacity"_a, "trunks"_a);
   nb::class_<Recording>(m, "Recording")
       .def(nb::init<const Spans&>(), "spans"_a)
       .def("run", &Recording::run, "workers"_a, "spans"_a)

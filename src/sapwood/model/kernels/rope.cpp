@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "attention.h"
+#include "kv_tile.h"
 #include "linear.h"
 #include "simd.h"
 
@@ -14,6 +18,25 @@ void rotate(float* head, const float* cos, const float* sin, int half) {
     head[i] = a * cos[i] - b * sin[i];
     head[i + half] = b * cos[i] + a * sin[i];
   }
+}
+
+// One row as int8 and its scale, the largest magnitude over 127. A row of zeros has scale zero; one that is not finite
+// has a scale that is not, so that who reads it sees it.
+void write_bytes(uint8_t* dst, const float* src, int dim) {
+  float most = 0.0f;
+  bool number = true;
+  for (int d = 0; d < dim; ++d) {
+    const float size = std::fabs(src[d]);
+    number = number && size == size;
+    most = size > most ? size : most;
+  }
+  const float scale = number ? most / 127.0f : std::numeric_limits<float>::quiet_NaN();
+  const bool usable = scale > 0.0f && scale <= std::numeric_limits<float>::max();
+  for (int d = 0; d < dim; ++d) {
+    const float q = usable ? std::nearbyint(src[d] / scale) : 0.0f;
+    dst[d] = static_cast<uint8_t>(static_cast<int8_t>(std::clamp(q, -127.0f, 127.0f)));
+  }
+  std::memcpy(dst + dim, &scale, sizeof scale);
 }
 
 void write(void* base, size_t at, const float* src, int count, KvType type) {
@@ -35,6 +58,15 @@ void write(void* base, size_t at, const float* src, int count, KvType type) {
     to_half(half, load(rest));
     std::copy(half, half + (count - i), dst + i);
   }
+}
+
+// One token's rows of all kv heads.
+void write_heads(void* base, size_t slot, const float* src, HeadShape s, KvType type) {
+  const int width = s.kv_heads * s.head_dim;
+  if (type != KvType::q8) return write(base, slot * width, src, width, type);
+  const int bytes = row_bytes(type, s.head_dim);
+  uint8_t* at = static_cast<uint8_t*>(base) + slot * s.kv_heads * bytes;
+  for (int h = 0; h < s.kv_heads; ++h) write_bytes(at + h * bytes, src + h * s.head_dim, s.head_dim);
 }
 
 void heads_in_place(float* x, int heads, int dim, const float* norm, float eps, const float* cos, const float* sin,
@@ -76,8 +108,8 @@ void rope_and_store(Workers& workers, const std::vector<Span>& spans, float* qkv
       heads_in_place(p.row, s.heads, s.head_dim, norms.q, norms.eps, cos, sin, half);
       heads_in_place(p.row + q_width, s.kv_heads, s.head_dim, norms.k, norms.eps, cos, sin, half);
       const size_t slot = static_cast<size_t>(p.page) * kv.page_size + p.position % kv.page_size;
-      write(kv.k, slot * kv_width, p.row + q_width, kv_width, kv.type);
-      write(kv.v, slot * kv_width, p.row + q_width + kv_width, kv_width, kv.type);
+      write_heads(kv.k, slot, p.row + q_width, s, kv.type);
+      write_heads(kv.v, slot, p.row + q_width + kv_width, s, kv.type);
     }
   });
 }
