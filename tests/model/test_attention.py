@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -121,7 +123,7 @@ def test_rows_of_int8_hold_their_largest_at_127() -> None:
     values = scene.qkv[:, 32:]
     values[0], values[1], values[2], values[3] = 0, np.arange(16) - 5, 1e-44, np.inf
     for ops in (TWO, TWIN):
-        plan = ops.plan(spans([4], [0], scene.tables), scene.kv)
+        plan: Any = ops.plan(spans([4], [0], scene.tables), scene.kv)
         ops.rope_and_store(plan, scene.qkv.copy(), layout, scene.rope, 0)
         rows = scene.kv.v[0, scene.tables[0], 0, 0]
         quants, scales = rows[:, :16].view(np.int8), np.ascontiguousarray(rows[:, 16:]).view(np.float32)[:, 0]

@@ -34,7 +34,8 @@ void load_keys(const uint8_t* const* rows, int dim, float* keys) {
   const int whole = dim / kLanes * kLanes;
   for (int d = 0; d < whole; d += kLanes) store_columns<Kv>({rows, d, dim}, kLanes, keys + d * kTileKeys);
   if (whole == dim) return;
-  const Tail tail(rows, Kv::row_bytes(whole), Kv::row_bytes(dim) - Kv::row_bytes(whole));
+  const int at = whole * Kv::kBytes;
+  const Tail tail(rows, at, Kv::row_bytes(dim) - at);  // with the scale, where there is one
   store_columns<Kv>({tail.row, 0, dim - whole}, dim - whole, keys + whole * kTileKeys);
 }
 
@@ -46,7 +47,7 @@ void load_values(const uint8_t* row, int dim, float* values) {
   for (int d = whole; d < ld; d += kLanes) store(values + d, splat(0.0f));
   if (whole == dim) return;
   uint8_t tail[4 * kLanes] = {};
-  std::copy(row + Kv::row_bytes(whole), row + Kv::row_bytes(dim), tail);
+  std::copy(row + whole * Kv::kBytes, row + dim * Kv::kBytes, tail);
   store(values + whole, Kv::values(tail, 0, scale));
 }
 
