@@ -36,6 +36,12 @@ int32_t largest_bits(const float* x, int width) {
   return most;
 }
 
+int32_t sum_lanes(i32x8 v) {
+  int32_t sum = 0;
+  for (int l = 0; l < kLanes; ++l) sum += v[l];
+  return sum;
+}
+
 }  // namespace
 
 float quantise_row(const float* x, int width, int16_t* q, float* sums) {
@@ -56,9 +62,7 @@ float quantise_row(const float* x, int width, int16_t* q, float* sums) {
       const i16x8 narrow = __builtin_convertvector(held, i16x8);
       std::memcpy(q + i, &narrow, sizeof narrow);
     }
-    int32_t total = 0;
-    for (int l = 0; l < kLanes; ++l) total += sum[l];
-    sums[b] = static_cast<float>(total);
+    sums[b] = static_cast<float>(sum_lanes(sum));
   }
   return power_of_two(e);
 }
@@ -72,14 +76,14 @@ float quantise_row_to_8(const float* x, int width, int8_t* q, float* block_scale
     const bool zero = !finite || most < power_of_two(-100);
     block_scale[b] = zero ? 0.0f : most / 127.0f;
     const f32x8 up = splat(zero ? 0.0f : 127.0f / most);
-    int32_t sum = 0;
+    i32x8 sum = {};
     for (int i = 0; i < kBlock; i += kLanes) {
       const i32x8 n = zero ? i32x8{} : to_int(round_even(load(x + i) * up));
       const i8x8 narrow = __builtin_convertvector(n, i8x8);
       std::memcpy(q + i, &narrow, sizeof narrow);
-      for (int l = 0; l < kLanes; ++l) sum += n[l];
+      sum += n;
     }
-    sums[b] = static_cast<float>(sum);
+    sums[b] = static_cast<float>(sum_lanes(sum));
   }
   return finite ? 1.0f : std::numeric_limits<float>::quiet_NaN();
 }

@@ -93,8 +93,7 @@ Inputs prepared(Workers& workers, Input in, int width, Wanted w) {
 
 // Up to so many rows, weights are unpacked in registers; beyond it, once into scratch. q4 needs more registers.
 int direct_limit(const Panel& panel) {
-  if (panel.compute == Compute::int8) return 0;
-  if (panel.compute == Compute::integer) return kFewRows;
+  if (panel.compute != Compute::f32) return kFewRows;
   return panel.format == Format::q4_0 || panel.format == Format::q4_1 ? 3 : 4;
 }
 
@@ -134,10 +133,19 @@ void int_direct(const Panel& panel, int depth, IntRows rows, float (*out)[kPanel
     int_kernels().direct(panel, depth, rows.from(first, std::min(kIntDirectRows, rows.count - first)), out + first);
 }
 
+void int8_direct(const Panel& panel, int depth, Int8Rows rows, float (*out)[kPanel]) {
+  for (int first = 0; first < rows.count; first += kIntRows)
+    int_kernels().direct8(panel, depth, rows.from(first, std::min(kIntRows, rows.count - first)), out + first);
+}
+
 // Handles panels[0] and, where one row's chain alone would wait for itself, panels[1]; says how many.
 int direct_some(const Panel* panels, int left, int depth, const Inputs& x, float (*out)[kFewRows][kPanel]) {
   if (panels[0].compute == Compute::integer) {
     int_direct(panels[0], depth, x.ints, out[0]);
+    return 1;
+  }
+  if (panels[0].compute == Compute::int8) {
+    int8_direct(panels[0], depth, x.bytes, out[0]);
     return 1;
   }
   const bool registers = x.count == 1 || (x.count == 2 && !has_blocks(panels[0].format));
