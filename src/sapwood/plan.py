@@ -6,6 +6,7 @@ tokens computed and some wanted; a step lets the first catch up with the second.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -78,12 +79,16 @@ class SequenceWork:
     guesses: tuple[SampleOrder, ...] = ()
     """With `sample`: so many of the last `tokens` are a draft, guesses of what is drawn. `sample` is then drawn after
     the token before them, and each guess that was right is followed by a draw of its own, which it has here."""
+    whose: Hashable = None
+    """Whose tokens these are. What a runner keeps beside the pages is for equal ones alone, and for None not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     step: int
     works: tuple[SequenceWork, ...]
+    flushes: int = 0
+    """How often the cache was flushed so far: what a runner keeps beside the pages counts until the next."""
 
     @property
     def tokens(self) -> int:

@@ -47,13 +47,15 @@ def runner_of(decoder: Decoder, page_size: int = 1, *, keeps: bool = True) -> Mo
 
 def work(
     history: tuple[int, ...], start: int, pages: Any, *, seq: int = 1, prompt_len: int | None = None,
-    draw: SamplingParams | None = GREEDY, score: int | None = None,
+    draw: SamplingParams | None = GREEDY, score: int | None = None, whose: str | None = "a",
 ) -> SequenceWork:  # fmt: skip
     """Compute a sequence from `start` to its end, where it draws."""
     tokens = np.array(history, np.int32)
     order = None if draw is None else SampleOrder(draw, 5, 0, prompt_len or len(history), tokens)
     targets = None if score is None else tokens[start + 1 :]
-    return SequenceWork(SeqId(seq), tokens[start:], start, np.array(pages, np.int32), order, score, targets)
+    return SequenceWork(
+        SeqId(seq), tokens[start:], start, np.array(pages, np.int32), order, score, targets, whose=whose
+    )
 
 
 def run(runner: ModelRunner, *works: SequenceWork) -> tuple[SequenceResult, ...]:
@@ -113,8 +115,19 @@ def test_in_one_step_with_others_each_gets_its_own(runner: ModelRunner, decoder:
         again(200, prompt_len=N - 1),
         again(200, draw=None),
         again(200, score=0),
+        again(200, whose="b"),
+        again(200, whose=None),
     ],
-    ids=["another token", "other pages", "more than one token", "an answer", "no draw", "scored"],
+    ids=[
+        "another token",
+        "other pages",
+        "more than one token",
+        "an answer",
+        "no draw",
+        "scored",
+        "another's",
+        "nobody's",
+    ],
 )
 def test_what_is_no_repeat_is_computed(other: SequenceWork, runner: ModelRunner) -> None:
     run(runner, work(PROMPT, 0, range(N)), work(PROMPT, 0, range(100, 100 + N), seq=2, draw=None))
@@ -128,6 +141,25 @@ def test_a_page_that_is_written_anew_recalls_nothing(runner: ModelRunner) -> Non
     run(runner, work((1, 2, 3), 0, [250, N - 2, 251], seq=2, draw=None))
     run(runner, again(200))
     assert not runner.recalled
+
+
+def test_a_flush_ends_all(runner: ModelRunner) -> None:
+    run(runner, work(PROMPT, 0, range(N)))
+    runner.run(StepPlan(8, (again(200),), flushes=1))
+    assert not runner.recalled
+    runner.run(StepPlan(9, (again(201),), flushes=1))
+    assert runner.recalled
+
+
+def test_a_page_may_be_of_several_who_are_apart(runner: ModelRunner) -> None:
+    """A public prefix's pages are everybody's."""
+    run(runner, work(PROMPT, 0, range(N)))
+    for whose, known in (("b", False), ("a", True), ("b", True)):
+        run(runner, again(200, whose=whose))
+        assert bool(runner.recalled) == known
+    run(runner, work((1, 2, 3), 0, [250, N - 2, 251], seq=2, draw=None))
+    assert len(runner.last_tokens) == 0
+    assert runner.last_tokens.nbytes == 0
 
 
 def test_a_recall_writes_too(runner: ModelRunner) -> None:

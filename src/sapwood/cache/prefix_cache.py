@@ -84,6 +84,7 @@ class PrefixCache:
         self._public = np.empty(0, np.int32)
         self._private = 0
         self._evicted = 0
+        self.flushes = 0
 
     def limit(self, most_tokens: Mapping[str, int]) -> None:
         """Say once, before anything is cached, how many tokens each tenant that is named may keep in the pool.
@@ -310,6 +311,7 @@ class PrefixCache:
         """
         freed = self._index.flush()
         self._pool.free(freed)
+        self.flushes += 1
         return Flushed(len(freed) * self.page_size, self._index.pages * self.page_size)
 
     def books(self) -> Books:

@@ -3,9 +3,10 @@
 A lookup never gives a prompt's last token, for its logits are drawn from. Its final hidden row, which these come
 from, and its KV are functions of the prompt alone (the exactness contract): what was computed once is as good as new.
 
-They are found by the page of the token before. Who has that page has found or computed all that comes before, in a
-namespace of his own; and any other write to a page ends what was kept under it. So nobody can tell from the time of an
-answer what was asked in a namespace that is not his, and after a flush all is as cold as the pages are.
+They are found by whose prompt it is and the page of the token before: who has that page has found or computed all
+that comes before. The namespace counts too, as a public prefix's pages are everybody's: so nobody can tell from the time
+of an answer what was asked in a namespace that is not his. Any other write to a page ends what was kept under it, and a
+flush ends all.
 """
 
 from __future__ import annotations
@@ -16,14 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable
 
     from numpy.typing import NDArray
 
     from sapwood.model.kv import KvPool
-    from sapwood.plan import SequenceWork
+    from sapwood.plan import SequenceWork, StepPlan
 
 MOST_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    whose: Hashable
+    page: int
+    """Of the token before the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,9 +54,12 @@ class LastTokens:
     def __init__(self, kv: KvPool, most_bytes: int = MOST_BYTES) -> None:
         self._kv = kv
         self._most_bytes = most_bytes
-        self._kept: dict[int, _Kept] = {}
-        """By the page of the token before the last; what was used last stands last."""
+        self._kept: dict[_Key, _Kept] = {}
+        """What was used last stands last."""
+        self._owners: dict[int, set[Hashable]] = {}
+        """By page: whose something is kept under it."""
         self._bytes = 0
+        self._flushes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -57,11 +68,14 @@ class LastTokens:
     def nbytes(self) -> int:
         return self._bytes
 
-    def recall(self, works: Sequence[SequenceWork]) -> dict[int, NDArray[np.float32]]:
+    def recall(self, plan: StepPlan) -> dict[int, NDArray[np.float32]]:
         """The hidden rows [hidden_size] of the works that need not be computed, by sequence; their KV is written.
 
         To be called before the others are computed, of whose pages nothing is kept any more.
         """
+        works = plan.works
+        if plan.flushes != self._flushes:
+            self._kept, self._owners, self._bytes, self._flushes = {}, {}, 0, plan.flushes
         found = {work.seq: (work, kept) for work in works if (kept := self._find(work)) is not None}
         for work in works:
             self._forget(work)
@@ -71,7 +85,7 @@ class LastTokens:
 
     def keep(self, work: SequenceWork, hidden: NDArray[np.float32]) -> None:
         """Remember the last row of a work that was computed, if it ends a prompt."""
-        if not _ends_a_prompt(work) or not np.isfinite(hidden).all():
+        if not self._may_come_again(work) or not np.isfinite(hidden).all():
             return
         end = work.start + len(work.tokens)
         page, offset = self._place(work, end - 1)
@@ -80,7 +94,7 @@ class LastTokens:
         self._add(self._key(work), _Kept(work.sample.history.copy(), hidden.copy(), k, v))
 
     def _find(self, work: SequenceWork) -> _Kept | None:
-        if len(work.tokens) != 1 or not _ends_a_prompt(work):
+        if len(work.tokens) != 1 or not self._may_come_again(work):
             return None
         kept = self._kept.get(self._key(work))
         assert work.sample is not None
@@ -90,23 +104,38 @@ class LastTokens:
         first, last = work.start, work.start + len(work.tokens) - 1
         size = self._kv.page_size
         for page in work.pages[first // size : last // size + 1].tolist():
-            old = self._kept.pop(page, None)
-            self._bytes -= old.nbytes if old is not None else 0
+            for whose in self._owners.pop(page, ()):
+                self._bytes -= self._kept.pop(_Key(whose, page)).nbytes
 
     def _write(self, work: SequenceWork, kept: _Kept) -> None:
         page, offset = self._place(work, work.start)
         self._kv.k[:, page, offset], self._kv.v[:, page, offset] = kept.k, kept.v
         self._add(self._key(work), kept)
 
-    def _add(self, key: int, kept: _Kept) -> None:
-        old = self._kept.pop(key, None)
-        self._bytes += kept.nbytes - (old.nbytes if old is not None else 0)
+    def _add(self, key: _Key, kept: _Kept) -> None:
+        self._drop(key)
+        self._bytes += kept.nbytes
         self._kept[key] = kept
+        self._owners.setdefault(key.page, set()).add(key.whose)
         while self._bytes > self._most_bytes:
-            self._bytes -= self._kept.pop(next(iter(self._kept))).nbytes
+            self._drop(next(iter(self._kept)))
 
-    def _key(self, work: SequenceWork) -> int:
-        return self._place(work, work.start + len(work.tokens) - 2)[0]
+    def _drop(self, key: _Key) -> None:
+        old = self._kept.pop(key, None)
+        if old is not None:
+            self._bytes -= old.nbytes
+            owners = self._owners[key.page]
+            owners.remove(key.whose)
+            if not owners:
+                del self._owners[key.page]
+
+    def _key(self, work: SequenceWork) -> _Key:
+        return _Key(work.whose, self._place(work, work.start + len(work.tokens) - 2)[0])
+
+    def _may_come_again(self, work: SequenceWork) -> bool:
+        """Whether it ends a prompt of somebody's whose last token begins a page: else the page before is not shared."""
+        begins = (work.start + len(work.tokens) - 1) % self._kv.page_size == 0
+        return begins and work.whose is not None and _ends_a_prompt(work)
 
     def _place(self, work: SequenceWork, position: int) -> tuple[int, int]:
         size = self._kv.page_size

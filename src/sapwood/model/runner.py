@@ -49,7 +49,7 @@ class ModelRunner:
         """Sequences of the last step that were not computed: they end prompts that came before."""
 
     def run(self, plan: StepPlan) -> StepResult:
-        kept = self.last_tokens.recall(plan.works)
+        kept = self.last_tokens.recall(plan)
         self.recalled = kept.keys()
         shares = list(_shares(plan.works, kept))
         hidden = self._computed([s.work for s in shares if s.kept is None])

@@ -156,7 +156,7 @@ class Scheduler:
             return None
         self._queue.charge((self._running[work.seq], len(work.tokens)) for work in works)
         self._step += 1
-        self._planned = StepPlan(self._step, tuple(works))
+        self._planned = StepPlan(self._step, tuple(works), self._cache.flushes)
         return self._planned
 
     def apply(self, result: StepResult, seconds: float = 0.0) -> list[Outcome]:

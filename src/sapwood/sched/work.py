@@ -31,6 +31,7 @@ def work_of(sequence: Sequence, count: int, page_size: int, draft: Tokens = _NO_
         tokens=sequence.tokens[start:end],
         start=start,
         pages=sequence.lease.table[: -(-end // page_size)],
+        whose=sequence.namespace if sequence.reads_cache else None,
         sample=_sample_order(sequence, sequence.tokens) if end == len(sequence) and sequence.draws else None,
         score=scores.top if scores is not None and scoring else None,
         score_targets=targets if scoring else None,
