@@ -42,6 +42,22 @@ def test_the_last_token_of_a_repeat_is_not_computed_where_its_page_can_be_read(t
     assert lab.runner.recalled == 4
 
 
+def test_behind_a_public_prefix_nobody_is_answered_from_what_another_asked(truth: Truth) -> None:
+    lab = truth.lab()
+    public = prompt_of(30)
+    lab.say(Ask(public))
+    lab.engine.publish([public])
+    ask = Ask((*public, 7))
+    kept = []
+    for salt in ("a", "b", "a", "b"):
+        lab.say(replace(ask, salt=salt))
+        kept.append(lab.runner.recalled)
+    assert kept == [0, 0, 1, 2]
+    lab.engine.flush()
+    assert lab.say(replace(ask, salt="a")) == [30]
+    assert lab.runner.recalled == 2
+
+
 @pytest.mark.parametrize("setting", WITH_PAGES, ids=str)
 def test_a_hit_on_generated_tokens(truth: Truth, setting: Setting) -> None:
     lab = truth.lab(setting)

@@ -217,11 +217,12 @@ class EngineLoop:
 
     def _post_to(self, loop: asyncio.AbstractEventLoop) -> Post:
         """One for all requests of an event loop; those of loops that are closed are forgotten."""
-        post = self._posts.get(loop)
-        if post is None:
-            self._posts = {each: at for each, at in self._posts.items() if not each.is_closed()}
-            post = self._posts[loop] = Post(loop)
-        return post
+        with self._door:
+            post = self._posts.get(loop)
+            if post is None:
+                self._posts = {each: at for each, at in self._posts.items() if not each.is_closed()}
+                post = self._posts[loop] = Post(loop)
+            return post
 
     def _send(self, command: _Command) -> None:
         with self._door:

@@ -4,9 +4,9 @@ A lookup never gives a prompt's last token, for its logits are drawn from. Its f
 from, and its KV are functions of the prompt alone (the exactness contract): what was computed once is as good as new.
 
 They are found by whose prompt it is and the page of the token before: who has that page has found or computed all
-that comes before. The namespace counts too, as a public prefix's pages are everybody's: so nobody can tell from the time
-of an answer what was asked in a namespace that is not his. Any other write to a page ends what was kept under it, and a
-flush ends all.
+that comes before. The namespace counts too, as a public prefix's pages are everybody's: so nobody can tell from the
+time of an answer what was asked in a namespace that is not his. Any other write to a page ends what was kept under it,
+and a flush ends all.
 """
 
 from __future__ import annotations
