@@ -217,7 +217,7 @@ def test_a_failure_in_mid_stream_is_an_error_event(
     served: Served, client: anthropic.Anthropic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.script(b"x" * 50)
-    steps = iter(range(10))
+    steps = iter(range(4))
 
     def fail_in_time(plan: StepPlan) -> frozenset[SeqId]:
         return frozenset() if next(steps, None) is not None else frozenset(work.seq for work in plan.works)
