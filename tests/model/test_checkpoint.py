@@ -213,10 +213,60 @@ def test_unused_tensors_are_announced(llama: Path, tmp_path: Path) -> None:
     folder = copy_without(llama, tmp_path / "m", "model.safetensors")
     extra = {
         "model.vision.weight": np.zeros((2, 2), np.float32),
-        "m.rotary_emb.inv_freq": np.zeros(4, np.float32),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": np.zeros(4, np.float32),
     }
     save_file({**load_file(llama / "model.safetensors"), **extra}, folder / "model.safetensors")
     assert load_checkpoint(folder).notices == ("1 tensors are not used, such as 'model.vision.weight'",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["self_attn.q_proj.bias", "mlp.up_proj.bias", "self_attn.q_norm.weight", "mlp.shared_expert.gate.weight"],
+)
+def test_a_weight_of_a_layer_that_is_not_computed_is_refused(name: str, llama: Path, tmp_path: Path) -> None:
+    folder = copy_without(llama, tmp_path / "m", "model.safetensors")
+    stored = {**load_file(llama / "model.safetensors"), f"model.layers.1.{name}": np.ones(96, np.float32)}
+    save_file(stored, folder / "model.safetensors")
+    with pytest.raises(ModelError, match=rf"model\.layers\.1\.{name}' is not computed"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["blk.0.ffn_up.bias", "blk.1.attn_qkv.bias", "blk.7.attn_norm.weight"])
+def test_a_weight_of_a_gguf_layer_that_is_not_computed_is_refused(
+    name: str, llama: Path, tmp_path: Path
+) -> None:
+    path = tiny.gguf_of(llama, tmp_path / "m.gguf", extra={name: np.ones(96, np.float32)})
+    with pytest.raises(ModelError, match=f"{name}' is not computed"):
+        load_checkpoint(path)
+
+
+def test_a_stored_rope_is_no_weight(llama: Path, tmp_path: Path) -> None:
+    rope = {"blk.0.attn_rot_embd.weight": np.ones(8, np.float32)}
+    assert load_checkpoint(tiny.gguf_of(llama, tmp_path / "m.gguf", extra=rope)).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("expert_gating_func", 2), ("expert_shared_count", 1), ("expert_weights_scale", 2.5)]
+)
+def test_experts_that_are_not_computed_are_refused(
+    key: str, value: float, llama: Path, tmp_path: Path
+) -> None:
+    path = tiny.gguf_of(llama, tmp_path / "m.gguf", **{f"llama__{key}": value})
+    with pytest.raises(ModelError, match=rf"llama\.{key}' is {value}"):
+        load_checkpoint(path)
+
+
+def test_experts_that_are_computed_may_be_spelled_out(llama: Path, tmp_path: Path) -> None:
+    said = {
+        "llama__expert_gating_func": 1,
+        "llama__expert_shared_count": 0,
+        "llama__expert_weights_scale": 1.0,
+    }
+    plain, spelled = (
+        tiny.gguf_of(llama, tmp_path / "a.gguf"),
+        tiny.gguf_of(llama, tmp_path / "b.gguf", **said),
+    )
+    assert load_checkpoint(spelled).fingerprint == load_checkpoint(plain).fingerprint
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "m.pth"])

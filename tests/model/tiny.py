@@ -172,12 +172,15 @@ def write_tokenizer(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
-def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
+def gguf_of(
+    folder: Path, path: Path, kind: str = "F32", extra: Mapping[str, Any] | None = None, **facts: Any
+) -> Path:
     """The same model as GGUF: matrices stored as ggml type `kind`, vectors as F32, changed as converters do.
 
     Llama's Q and K are permuted, experts stacked, Gemma's norms stored whole.
 
     `facts` replace or add metadata; a `None` leaves a key out. `__` in a name stands for a dot.
+    `extra` are float32 tensors that the folder has not, by name.
     """
     from gguf import GGUFWriter
 
@@ -191,7 +194,7 @@ def gguf_of(folder: Path, path: Path, kind: str = "F32", **facts: Any) -> Path:
         _write_fact(writer, key, value)
     for name, values in _stacked(_tensors(folder)).items():
         _write_tensor(writer, name, values, kind, arch, config)
-    for name, divisors in _divisors(config).items():
+    for name, divisors in {**_divisors(config), **(extra or {})}.items():
         writer.add_tensor(name, np.array(divisors, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "RawTensor", "TensorFormat", "VocabSource", "load_checkpoint"]
 
 _PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+_OF_A_LAYER = re.compile(r"(?:blk|model\.layers)\.\d+\..*")
+_DERIVED = ("rotary_emb.inv_freq", "attn_rot_embd.weight")
+"""Ends of the names of tensors that only repeat what the config says of the rope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +172,7 @@ def _gguf_notices(file: GgufFile, spec: ModelSpec, tensors: Mapping[str, RawTens
     )
     notices = [f"{old} converted to {new} for {n} tensors" for (old, new), n in sorted(kinds.items())]
     used = {place.name for place in places.values()}.union(FREQUENCY_TENSORS)
-    return (*notices, *_rope_notice(spec), *_unused_notice(sorted(set(file.tensors) - used)))
+    return (*notices, *_rope_notice(spec), *_unused_notice(file.path, set(file.tensors) - used))
 
 
 def _load_safetensors(folder: Path, paths: list[Path]) -> Checkpoint:
@@ -186,7 +190,7 @@ def _load_safetensors(folder: Path, paths: list[Path]) -> Checkpoint:
         name=folder.resolve().name,
         vocab=_folder_vocab(folder, tokenizer_config),
         chat_template=_folder_template(folder, tokenizer_config),
-        notices=(*_rope_notice(spec), *_unused_notice(_unused(spec, shards))),
+        notices=(*_rope_notice(spec), *_unused_notice(folder, _unused(spec, shards))),
     )
 
 
@@ -228,13 +232,20 @@ def _plus_one(norm: RawTensor) -> RawTensor:
     return replace(norm, format="f32", data=to_f32(norm) + np.float32(1))
 
 
-def _unused(spec: ModelSpec, shards: Mapping[str, SafetensorsFile]) -> list[str]:
+def _unused(spec: ModelSpec, shards: Mapping[str, SafetensorsFile]) -> set[str]:
     used = {place.name for place in FAMILIES[spec.family].places(spec, "hf").values()}
-    derived = {stored for stored in shards if stored.endswith("rotary_emb.inv_freq")}
-    return sorted(set(shards) - used - derived - ({"lm_head.weight"} if spec.tied else set()))
+    return set(shards) - used - ({"lm_head.weight"} if spec.tied else set())
 
 
-def _unused_notice(names: list[str]) -> tuple[str, ...]:
+def _unused_notice(path: Path, unused: set[str]) -> tuple[str, ...]:
+    """Raises ModelError for a weight of a layer: without it the layer would compute something else."""
+    names = sorted(name for name in unused if not name.endswith(_DERIVED))
+    for name in names:
+        if _OF_A_LAYER.fullmatch(name):
+            raise ModelError(
+                f"{path}: tensor {name!r} is not computed here; the model would answer wrongly without it",
+                hint="is the config of this very model, and the model of a supported kind?",
+            )
     return (f"{len(names)} tensors are not used, such as {names[0]!r}",) if names else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +15,19 @@ from sapwood.model.rope import RopeSpec, yarn_attention_scale
 from sapwood.model.spec import Experts, ModelSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sapwood.model.gguf_file import GgufFile
 
 _TURN_ENDS = frozenset({"<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>"})
 """Tokens that end a chat turn whatever the file calls its end token (many name only a document's end)."""
 
 _CONTROL = 3
+
+_COMPUTED: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {"expert_gating_func": (1,), "expert_shared_count": (0,), "expert_weights_scale": (0, 1)}
+)
+"""What a file may say of its experts, if anything: a softmax (1) over the router, none shared, weights as they are."""
 
 
 def spec_from_gguf(file: GgufFile) -> ModelSpec:
@@ -75,6 +83,12 @@ def _family(facts: Facts, arch: str) -> Family:
 
 
 def _experts(facts: Facts, arch: str, family: Family) -> Experts | None:
+    for key, computed in _COMPUTED.items():
+        if facts.number(f"{arch}.{key}", computed[0]) not in computed:
+            raise ModelError(
+                f"{facts.source}: '{arch}.{key}' is {facts.number(f'{arch}.{key}'):g}; "
+                f"computed here: {', '.join(map(str, computed))}"
+            )
     count = facts.integer(f"{arch}.expert_count", 0)
     if not count:
         return None
