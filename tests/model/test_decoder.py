@@ -83,6 +83,7 @@ MODELS: dict[str, Maker] = {
     "phi3, long that is short": (tiny.tiny_phi3, {**LONGROPE, "original_max_position_embeddings": 512}),
     "qwen3_moe": (tiny.tiny_qwen3_moe, {}),
     "qwen3_moe, shares of all": (tiny.tiny_qwen3_moe, {"norm_topk_prob": False, "num_experts_per_tok": 3}),
+    "qwen3_moe, sliding": (tiny.tiny_qwen3_moe, {"use_sliding_window": True, "sliding_window": 24}),
     "mixtral": (tiny.tiny_mixtral, {}),
     "rope, linear": (
         tiny.tiny_llama,

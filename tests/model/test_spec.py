@@ -113,6 +113,15 @@ def test_context_of_scaled_ropes() -> None:
         ("qwen2", "Qwen2", {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 1}),
         ("qwen2", "Qwen2", {"sliding_window": 8}),
         ("qwen3", "Qwen3", {"sliding_window": 8, "use_sliding_window": True, "max_window_layers": 2}),
+        (
+            "qwen3",
+            "Qwen3",
+            {
+                "sliding_window": 8,
+                "use_sliding_window": True,
+                "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            },
+        ),
         ("qwen3", "Qwen3", {"attention_bias": True}),
         (
             "gemma3_text",
@@ -171,6 +180,22 @@ def test_extents_and_windows_are_those_of_transformers(
         ({"rope_scaling": [1]}, "rope_scaling"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"mlp_bias": True}, "mlp_bias"),
+        ({"no_rope_layers": [1, 0, 1]}, "no_rope_layers"),
+        ({"layer_types": ["full_attention", "chunked_attention", "full_attention"]}, "chunked_attention"),
+        (
+            {"model_type": "mistral", "sliding_window": 8, "layer_types": ["linear_attention"] * 3},
+            "linear_attention",
+        ),
+        ({"layer_types": "full_attention"}, "a list of texts"),
+        ({"layer_types": ["sliding_attention"] * 3, "sliding_window": 8}, "llama has no window here"),
+        (
+            {"model_type": "qwen2", "layer_types": ["sliding_attention"] * 3, "sliding_window": 8},
+            "qwen2 has no window here",
+        ),
+        (
+            {"model_type": "mistral", "layer_types": ["sliding_attention"] * 2, "sliding_window": 8},
+            "sliding_layers",
+        ),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
         ({"eos_token_id": [2, "x"]}, "eos_token_id"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings"),
@@ -179,6 +204,27 @@ def test_extents_and_windows_are_those_of_transformers(
 def test_a_config_that_cannot_be_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ModelError, match=named):
         spec(**changes)
+
+
+def test_layers_that_all_attend_fully_with_rope_may_be_listed() -> None:
+    assert spec(layer_types=["full_attention"] * 3, no_rope_layers=[1, 1, 1]) == spec()
+
+
+@pytest.mark.parametrize(
+    ("on", "window", "slides"),
+    [(True, 8, (True,) * 3), (False, None, (False,) * 3), (None, None, (False,) * 3)],
+)
+def test_every_layer_of_qwen3_moe_slides_if_its_window_is_switched_on(
+    on: bool | None, window: int | None, slides: tuple[bool, ...]
+) -> None:
+    import transformers
+
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    values = {**BASE, **experts, "model_type": "qwen3_moe", "sliding_window": 8, "max_window_layers": 2}
+    values |= {} if on is None else {"use_sliding_window": on}
+    ours = spec(**values)
+    assert ours.sliding_window == window == transformers.Qwen3MoeConfig(**values).sliding_window
+    assert ours.sliding_layers == slides
 
 
 def test_end_tokens_of_both_files_are_taken_once() -> None:

@@ -58,6 +58,14 @@ class Facts:
         named = {f"{key}[{i}]": number for i, number in enumerate(value)}
         return tuple(Facts(self.source, named).number(name) for name in named)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        value = self._get(key, None)
+        if not isinstance(value, list):
+            raise self._wrong(key, value, "a list of texts")
+        named = {f"{key}[{i}]": text for i, text in enumerate(value)}
+        return tuple(Facts(self.source, named).text(name) for name in named)
+
     def table(self, key: str) -> Facts:
         """A nested object; empty where the key is missing or null."""
         value = self.values.get(key)

@@ -217,6 +217,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 ("qwen3moe",),
                 biases="attention_bias",
                 qk_norm=True,
+                sliding="every",
+                sliding_switch=True,
                 experts_normalised=True,
             ),
             Family(

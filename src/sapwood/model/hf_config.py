@@ -90,6 +90,8 @@ def _refuse_options(config: Facts, family: Family) -> None:
     for key in ("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"):
         if config.values.get(key):
             raise ModelError(f"{config.source}: {key!r} is {config.values[key]}; it is not supported")
+    if config.has("no_rope_layers") and not all(config.numbers("no_rope_layers")):
+        raise ModelError(f"{config.source}: 'no_rope_layers' has layers without rope; they are not supported")
     if config.integer("decoder_sparse_step", 1) != 1 or config.values.get("mlp_only_layers"):
         raise ModelError(f"{config.source}: some layers have no experts; all or none are supported")
 
@@ -120,17 +122,34 @@ def _ffn_size(config: Facts, experts: Experts | None) -> int:
 
 def _sliding(config: Facts, family: Family, layers: int) -> tuple[int | None, tuple[bool, ...]]:
     none = (False,) * min(layers, 4096)
+    listed = _listed_sliding(config)
     switched_off = family.sliding_switch and not config.flag("use_sliding_window", False)
     if family.sliding == "none" or switched_off or not config.has("sliding_window"):
+        if listed is not None and any(listed):
+            raise ModelError(
+                f"{config.source}: 'layer_types' has sliding layers; {family.name} has no window here"
+            )
         return None, none
-    listed = config.values.get("layer_types")
-    if isinstance(listed, list):
-        flags = tuple(kind == "sliding_attention" for kind in listed)
+    if listed is not None:
+        flags = listed
     else:
         period = config.integer("sliding_window_pattern", family.sliding_period)
         first = config.integer("max_window_layers", 28)
         flags = sliding_layers(family, len(none), first=first, period=period)
     return (config.integer("sliding_window"), flags) if any(flags) else (None, flags)
+
+
+def _listed_sliding(config: Facts) -> tuple[bool, ...] | None:
+    """Per layer, whether it slides; None where there is no list. Raises ModelError for any other kind of layer."""
+    if not config.has("layer_types"):
+        return None
+    kinds = config.texts("layer_types")
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention"):
+            raise ModelError(
+                f"{config.source}: 'layer_types' has {kind!r}; full_attention and sliding_attention are supported"
+            )
+    return tuple(kind == "sliding_attention" for kind in kinds)
 
 
 def _rope_facts(config: Facts, kind: str = "full_attention") -> Facts:
