@@ -154,6 +154,46 @@ def test_extents_and_windows_are_those_of_transformers(
     assert list(ours.sliding_layers) == slides
 
 
+_ABSENT = ("rms_norm_eps", "rope_theta")
+
+
+@pytest.mark.parametrize(
+    ("family", "class_name"),
+    [
+        ("llama", "Llama"),
+        ("mistral", "Mistral"),
+        ("qwen2", "Qwen2"),
+        ("qwen3", "Qwen3"),
+        ("gemma3_text", "Gemma3Text"),
+        ("phi3", "Phi3"),
+        ("qwen3_moe", "Qwen3Moe"),
+        ("mixtral", "Mixtral"),
+    ],
+)
+def test_what_a_config_leaves_out_is_what_transformers_takes(family: str, class_name: str) -> None:
+    import transformers
+
+    values = {key: value for key, value in BASE.items() if key not in _ABSENT}
+    values = {**values, "model_type": family, "num_local_experts": 4, "num_experts_per_tok": 2}
+    theirs = getattr(transformers, f"{class_name}Config")(**values, pad_token_id=0)
+    ours = spec_from_config(Facts("config.json", values), NOTHING)
+    rope = theirs.rope_parameters
+    assert ours.rope.theta == rope.get("full_attention", rope)["rope_theta"]
+    assert ours.norm_eps == theirs.rms_norm_eps
+    scalar = getattr(theirs, "query_pre_attn_scalar", None)
+    assert ours.attention_scale == (None if scalar is None else scalar**-0.5)
+    assert ours.experts is not None
+    assert ours.experts.normalised == getattr(theirs, "norm_topk_prob", family == "mixtral")
+
+
+@pytest.mark.parametrize("kind", ["yarn", "su", "longrope"])
+def test_each_name_of_longrope_means_it(kind: str) -> None:
+    factors = {"long_factor": [2.0, 3.0] * 4, "short_factor": [1.0] * 8}
+    scaling = {"type": kind, **factors}
+    found = spec(model_type="phi3", rope_scaling=scaling, original_max_position_embeddings=512).rope
+    assert (found.scaling, found.factor, found.freq_factors) == ("longrope", 4.0, (2.0, 3.0) * 4)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -168,6 +208,7 @@ def test_extents_and_windows_are_those_of_transformers(
         ({"head_dim": 15}, "dim"),
         ({"rope_scaling": {"rope_type": "mrope", "factor": 4.0}}, "mrope"),
         ({"rope_scaling": {"rope_type": "longrope"}}, "short_factor"),
+        ({"rope_scaling": {"rope_type": "su"}}, "'su' is not supported"),
         ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0, "x"]}}, r"short_factor\[1\]"),
         ({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0, 2.0]}}, "freq_factors"),
         ({"num_experts": 4, "num_experts_per_tok": 5}, "4 experts"),

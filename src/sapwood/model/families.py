@@ -107,14 +107,17 @@ class Family:
         scaled_embedding: embeddings are multiplied by the square root of their width.
         activation: of the gated MLP.
         tied: whether the logits reuse the embedding where `config.json` does not say.
-        query_scalar: `query_pre_attn_scalar` gives the attention's scale.
+        query_scalar: `query_pre_attn_scalar` gives the attention's scale, this where `config.json` does not say;
+            None: head_dim does.
         gguf_scalar_by_heads: layer counts of models that are scaled by hidden size / heads instead of head_dim,
             which GGUF does not say.
         sliding: which layers slide where the file gives a window but no list: none, every, those from
             `max_window_layers` up, or all but each `sliding_period`-th.
         sliding_switch: a window counts only if `use_sliding_window` is true.
         local_theta: base of the rope of sliding layers where the file names none; None: that of the others.
-        experts_normalised: the weights of a token's experts sum to one, where the file does not say.
+        experts_normalised: the weights of a token's experts sum to one, where `config.json` does not say (in GGUF
+            files they then do, as in all that llama.cpp runs of these families).
+        theta, norm_eps: base of the rope and the norms' epsilon, where `config.json` does not say.
     """
 
     name: str
@@ -129,13 +132,15 @@ class Family:
     scaled_embedding: bool = False
     activation: Activation = "silu"
     tied: bool = False
-    query_scalar: bool = False
+    query_scalar: float | None = None
     gguf_scalar_by_heads: frozenset[int] = frozenset()
     sliding: Literal["none", "every", "upper", "pattern"] = "none"
     sliding_period: int = 1
     sliding_switch: bool = False
     local_theta: float | None = None
     experts_normalised: bool = False
+    theta: float = 10_000.0
+    norm_eps: float = 1e-6
 
     def file_name(self, canonical: str, kind: FileKind) -> str:
         """The name under which a file of that kind holds a tensor."""
@@ -175,10 +180,11 @@ _GEMMA3 = Family(
     scaled_embedding=True,
     activation="gelu_tanh",
     tied=True,
-    query_scalar=True,
+    query_scalar=256.0,
     gguf_scalar_by_heads=frozenset({62}),
     sliding="pattern",
     sliding_period=6,
+    theta=1_000_000.0,
     local_theta=10_000.0,
     biases="attention_bias",
 )
@@ -187,7 +193,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
         family.name: family
         for family in (
-            Family("llama", ("llama",), gguf_permuted=True, biases="attention_bias", experts_normalised=True),
+            Family("llama", ("llama",), gguf_permuted=True, biases="attention_bias"),
             Family("mistral", ("mistral",), gguf_permuted=True, sliding="every"),
             Family("qwen2", ("qwen2",), biases="qkv", sliding="upper", sliding_switch=True),
             Family(
@@ -211,6 +217,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 ),
                 gguf_names=_gguf(q="attn_qkv", k="attn_qkv", v="attn_qkv", gate="ffn_up"),
                 sliding="every",
+                norm_eps=1e-5,
             ),
             Family(
                 "qwen3_moe",
@@ -219,7 +226,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 qk_norm=True,
                 sliding="every",
                 sliding_switch=True,
-                experts_normalised=True,
             ),
             Family(
                 "mixtral",
@@ -234,6 +240,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 ),
                 sliding="every",
                 experts_normalised=True,
+                theta=1_000_000.0,
+                norm_eps=1e-5,
             ),
         )
     }

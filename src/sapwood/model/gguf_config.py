@@ -43,7 +43,7 @@ def spec_from_gguf(file: GgufFile) -> ModelSpec:
             f"{file.path}: '{arch}.attention.value_length' differs from the key length {head_dim}"
         )
     window = facts.integer(f"{arch}.attention.sliding_window", 0) or None
-    experts = _experts(facts, arch, family)
+    experts = _experts(facts, arch)
     size = "feed_forward_length" if experts is None else "expert_feed_forward_length"
     return ModelSpec(
         family=family.name,
@@ -82,7 +82,7 @@ def _family(facts: Facts, arch: str) -> Family:
     raise ModelError(f"{facts.source}: the architecture {arch!r} is not supported; known are {known}")
 
 
-def _experts(facts: Facts, arch: str, family: Family) -> Experts | None:
+def _experts(facts: Facts, arch: str) -> Experts | None:
     for key, computed in _COMPUTED.items():
         if facts.number(f"{arch}.{key}", computed[0]) not in computed:
             raise ModelError(
@@ -92,7 +92,7 @@ def _experts(facts: Facts, arch: str, family: Family) -> Experts | None:
     count = facts.integer(f"{arch}.expert_count", 0)
     if not count:
         return None
-    normalised = facts.flag(f"{arch}.expert_weights_norm", family.experts_normalised)
+    normalised = facts.flag(f"{arch}.expert_weights_norm", True)
     return Experts(count, facts.integer(f"{arch}.expert_used_count"), normalised)
 
 

@@ -30,7 +30,7 @@ def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
     head_dim = config.integer("head_dim", hidden // max(heads, 1))
     biased = family.biases == "attention_bias" and config.flag("attention_bias", False)
     window, sliding = _sliding(config, family, layers)
-    rope, experts = _rope(config, head_dim), _experts(config, family)
+    rope, experts = _rope(config, family, head_dim), _experts(config, family)
     return ModelSpec(
         family=family.name,
         vocab_size=config.integer("vocab_size"),
@@ -41,7 +41,7 @@ def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
         head_dim=head_dim,
         ffn_size=_ffn_size(config, experts),
         max_context=_max_context(config, rope),
-        norm_eps=config.number("rms_norm_eps", 1e-6),
+        norm_eps=config.number("rms_norm_eps", family.norm_eps),
         rope=rope,
         tied=config.flag("tie_word_embeddings", family.tied),
         qkv_bias=biased or family.biases == "qkv",
@@ -50,7 +50,7 @@ def spec_from_config(config: Facts, generation: Facts) -> ModelSpec:
         post_norms=family.post_norms,
         activation=family.activation,
         embed_scale=math.sqrt(hidden) if family.scaled_embedding else 1.0,
-        attention_scale=_attention_scale(config, family, head_dim),
+        attention_scale=_attention_scale(config, family),
         experts=experts,
         local_rope=_local_rope(config, family, head_dim),
         sliding_window=window,
@@ -104,10 +104,10 @@ def _experts(config: Facts, family: Family) -> Experts | None:
     return Experts(config.integer(key), config.integer("num_experts_per_tok"), normalised)
 
 
-def _attention_scale(config: Facts, family: Family, head_dim: int) -> float | None:
-    if not family.query_scalar:
+def _attention_scale(config: Facts, family: Family) -> float | None:
+    if family.query_scalar is None:
         return None
-    scalar = config.number("query_pre_attn_scalar", head_dim)
+    scalar = config.number("query_pre_attn_scalar", family.query_scalar)
     if scalar <= 0:
         raise ModelError(f"{config.source}: 'query_pre_attn_scalar' is {scalar}; it must be above 0")
     return float(scalar**-0.5)
@@ -167,12 +167,14 @@ def _local_rope(config: Facts, family: Family, head_dim: int) -> RopeSpec | None
     return RopeSpec(theta, head_dim)
 
 
-def _rope(config: Facts, head_dim: int) -> RopeSpec:
+def _rope(config: Facts, family: Family, head_dim: int) -> RopeSpec:
     rope = _rope_facts(config)
     kind = rope.text("rope_type", rope.text("type", "default"))
-    theta = rope.number("rope_theta", config.number("rope_theta", 10_000.0))
+    theta = rope.number("rope_theta", config.number("rope_theta", family.theta))
     partial = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     dim = int(head_dim * partial)
+    if kind in ("yarn", "su") and rope.has("long_factor"):  # what the first Phi-3 files call it
+        kind = "longrope"
     if kind == "default":
         return RopeSpec(theta, dim)
     readers = {
@@ -182,7 +184,6 @@ def _rope(config: Facts, head_dim: int) -> RopeSpec:
         "yarn": _yarn,
         "llama3": _llama3,
         "longrope": _longrope,
-        "su": _longrope,
     }
     if kind not in readers:
         raise ModelError(
