@@ -251,21 +251,19 @@ def test_a_stored_rope_is_no_weight(llama: Path, tmp_path: Path) -> None:
 def test_experts_that_are_not_computed_are_refused(
     key: str, value: float, llama: Path, tmp_path: Path
 ) -> None:
-    path = tiny.gguf_of(llama, tmp_path / "m.gguf", **{f"llama__{key}": value})
+    said: dict[str, Any] = {f"llama__{key}": value}
+    path = tiny.gguf_of(llama, tmp_path / "m.gguf", **said)
     with pytest.raises(ModelError, match=rf"llama\.{key}' is {value}"):
         load_checkpoint(path)
 
 
 def test_experts_that_are_computed_may_be_spelled_out(llama: Path, tmp_path: Path) -> None:
-    said = {
+    said: dict[str, Any] = {
         "llama__expert_gating_func": 1,
         "llama__expert_shared_count": 0,
         "llama__expert_weights_scale": 1.0,
     }
-    plain, spelled = (
-        tiny.gguf_of(llama, tmp_path / "a.gguf"),
-        tiny.gguf_of(llama, tmp_path / "b.gguf", **said),
-    )
+    plain, spelled = tiny.gguf_of(llama, tmp_path / "a"), tiny.gguf_of(llama, tmp_path / "b", **said)
     assert load_checkpoint(spelled).fingerprint == load_checkpoint(plain).fingerprint
 
 

