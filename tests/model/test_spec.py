@@ -221,6 +221,16 @@ def test_each_name_of_longrope_means_it(kind: str) -> None:
         ({"rope_scaling": [1]}, "rope_scaling"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"mlp_bias": True}, "mlp_bias"),
+        (
+            {
+                "model_type": "gemma3_text",
+                "rope_parameters": {
+                    "full_attention": {"rope_type": "default"},
+                    "sliding_attention": {"rope_type": "linear", "factor": 8.0},
+                },
+            },
+            "sliding layers' rope is 'linear'",
+        ),
         ({"no_rope_layers": [1, 0, 1]}, "no_rope_layers"),
         ({"layer_types": ["full_attention", "chunked_attention", "full_attention"]}, "chunked_attention"),
         (

@@ -163,7 +163,12 @@ def _local_rope(config: Facts, family: Family, head_dim: int) -> RopeSpec | None
         return None
     theta = config.number("rope_local_base_freq", family.local_theta)
     if config.table("rope_parameters").has("sliding_attention"):
-        theta = _rope_facts(config, "sliding_attention").number("rope_theta", theta)
+        rope = _rope_facts(config, "sliding_attention")
+        theta, kind = rope.number("rope_theta", theta), rope.text("rope_type", "default")
+        if kind != "default":
+            raise ModelError(
+                f"{config.source}: the sliding layers' rope is {kind!r}; only default is supported"
+            )
     return RopeSpec(theta, head_dim)
 
 
