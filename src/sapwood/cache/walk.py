@@ -92,13 +92,13 @@ def continuation(root: Root, tokens: Tokens, limit: int) -> Tokens:
 
 def _gathered(node: Node, ahead: Tokens, limit: int) -> Tokens:
     """What is ahead in a node, and what follows it; a copy, as runs change."""
-    parts, count = [ahead], len(ahead)
+    parts, count = [ahead[:limit]], len(ahead)
     following = _latest(node, ahead[:0])
     while count < limit and following is not None:
-        parts.append(following.tokens.view)
+        parts.append(following.tokens.view[: limit - count])
         count += following.tokens.size
         following = _latest(following, ahead[:0])
-    return np.concatenate(parts)[:limit]
+    return np.concatenate(parts)
 
 
 def _latest(node: Node, beginning: Tokens) -> Node | None:

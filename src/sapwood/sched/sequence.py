@@ -60,6 +60,7 @@ class Sequence:
         reuse: the accounting of the first admission, None before it.
         scores: of the prompt's tokens, if they are wanted; one sample sees to them for all.
         guessing: what is kept from draft to draft, once it might have had one.
+        epoch: of what was said when it was first admitted (`Drafts`).
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Sequence:
         "arrival",
         "computed",
         "end_tokens",
+        "epoch",
         "followed",
         "follows",
         "follows_since",
@@ -121,6 +123,7 @@ class Sequence:
         self.lease: Lease | None = None
         self.reuse: Reuse | None = None
         self.guessing: Guessing | None = None
+        self.epoch = 0
         top = request.params.prompt_logprobs
         self.scores: PromptScores | None = None
         if top is not None and sample == 0:
@@ -201,15 +204,28 @@ class Sequence:
         return first if differs[first] else length
 
     def append(self, token: int) -> None:
-        if self._length == len(self._buffer):
-            # A new array, so that views handed out in a plan keep their content.
-            grown = np.empty(2 * len(self._buffer), dtype=np.int32)
-            grown[: self._length] = self._buffer
-            self._buffer = grown
+        self._have_room(1)
         self._buffer[self._length] = token
         self._length += 1
 
+    def with_draft(self, draft: NDArray[np.int32]) -> NDArray[np.int32]:
+        """All tokens so far and a draft of the next: a view, valid until one is appended."""
+        end = self._length + len(draft)
+        self._have_room(len(draft))
+        self._buffer[self._length : end] = draft
+        return self._buffer[:end]
+
     def drop(self, count: int) -> None:
         """Forget the last `count` tokens: they were drawn behind the end of the answer."""
+        if count == 0:
+            return  # Of one that draws nothing all is computed.
         self._length -= count
         self.computed = min(self.computed, self._length - 1)
+
+    def _have_room(self, more: int) -> None:
+        if self._length + more <= len(self._buffer):
+            return
+        # A new array, so that views handed out in a plan keep their content.
+        grown = np.empty(2 * len(self._buffer) + more, dtype=np.int32)
+        grown[: self._length] = self._buffer[: self._length]
+        self._buffer = grown

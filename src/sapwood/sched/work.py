@@ -41,7 +41,7 @@ def work_of(sequence: Sequence, count: int, page_size: int, draft: Tokens = _NO_
 
 def _speculation(sequence: Sequence, draft: Tokens, page_size: int) -> SequenceWork:
     assert sequence.lease is not None
-    tokens = np.concatenate([sequence.tokens, draft])
+    tokens = sequence.with_draft(draft)
     orders = [_sample_order(sequence, tokens[:end]) for end in range(len(sequence), len(tokens) + 1)]
     return SequenceWork(
         seq=sequence.id,
