@@ -42,6 +42,11 @@ class Prophet(Drafts):
         self.drafts += bool(guesses)
         return np.array(guesses, np.int32)
 
+    def settle(self, sequence: Sequence, guessed: int, right: int) -> None:
+        assert guessed >= right
+        assert sequence.lease is not None
+        self._cache.shrink(sequence.lease, sequence.computed)
+
     def _future(self, sequence: Sequence) -> list[int]:
         if sequence.id not in self._known:
             drawn = self._rig.runner.solo(

@@ -17,6 +17,7 @@ from sapwood.config import IndexName
 from sapwood.errors import DeadEndError
 from sapwood.plan import StepPlan
 from sapwood.sched.credit import ALLOWANCE, FIRST
+from sapwood.sched.replies import FRONT
 from sapwood.types import Constraint, Request, SamplingParams, Scope, SeqId, Usage
 
 
@@ -127,6 +128,30 @@ def test_one_whose_step_fails_ends_and_commits_nothing_of_it() -> None:
     rig.run()
     assert "told to fail" in str(failed.usage and failed.finished and failed.finished.error)
     rig.expect_solo(other)
+    rig.expect_no_leaks()
+
+
+def test_a_sibling_of_one_that_fails_keeps_what_it_has_said_and_no_more() -> None:
+    """Of the failing step nothing is said, so nothing drawn in it is kept, however much of it was right."""
+    undelivered: list[int] = []
+
+    def hook(plan: StepPlan) -> frozenset[SeqId]:
+        if undelivered or plan.step < 5 or len(plan.works) < 2 or not plan.works[1].guesses:
+            return frozenset()
+        undelivered.append(len(plan.works[1].guesses))
+        return frozenset({plan.works[0].seq})
+
+    rig = Rig(hook=hook)
+    prophet = Prophet.take_over(rig, wrong=0, longest=4)
+    failed = rig.add(prompt_of(30), SamplingParams(max_tokens=60, seed=3, n=2))
+    rig.run()
+    assert undelivered
+    said = (*prompt_of(30), *failed.samples[1].tokens)
+    assert 30 < len(said) < 90
+    kept = max((tokens for _, tokens in prefixes_of(rig.cache)), key=len)
+    assert kept == said[:-1], "the last has no KV, as when an answer ends"
+    namespace = rig.engine._namespace(Scope())
+    assert tuple(prophet._replies.of(namespace).tolist()) == said[30 - FRONT :]
     rig.expect_no_leaks()
 
 
@@ -283,6 +308,25 @@ def test_nothing_is_guessed_from_what_others_said() -> None:
     assert guessed(Scope(tenant="a")) == 1
     rig.engine.flush()
     assert guessed(Scope(tenant="a")) == 0
+
+
+def test_nothing_is_guessed_from_an_answer_that_had_begun_before_a_flush() -> None:
+    """Nor from one that is told half, and ends after it."""
+    rig = Rig()
+    prompt = tuple(range(30))
+
+    def guessed(*, flushed: bool) -> int:
+        log = rig.add(prompt, greedy(6))
+        for _ in range(3):
+            rig.step()
+        assert log.finished is None
+        if flushed:
+            rig.engine.flush()
+        rig.run()
+        rig.expect_solo(log)
+        return rig.ask(prompt, greedy(3)).usage.guessed
+
+    assert [guessed(flushed=each) for each in (True, False)] == [0, 1]
 
 
 def test_off_is_off() -> None:

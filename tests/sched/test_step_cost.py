@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sapwood.sched.step_cost import StepCost
@@ -47,6 +47,7 @@ def test_it_follows_what_becomes_dearer() -> None:
     assert cost.seconds(4) == pytest.approx(2.0, rel=0.02)
 
 
+@example(seen=[(2, 5e-324), (3, 1.0)], rows=1)
 @given(
     seen=st.lists(st.tuples(st.integers(1, 300), st.floats(0.0, 10.0)), max_size=30),
     rows=st.integers(1, 300),

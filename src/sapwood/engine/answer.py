@@ -66,6 +66,11 @@ class Sample:
         return self._delta(self._rest().text, None, finish)
 
     @property
+    def untaken(self) -> int:
+        """Tokens that the sequence holds beyond those taken."""
+        return self.sequence.generated - self._taken
+
+    @property
     def mean_logprob(self) -> float:
         """Per token, its end token included; of no tokens, the least there is."""
         return self._logprobs / self.reported if self.reported else float("-inf")

@@ -375,6 +375,8 @@ class Engine:
 
     def _stop_samples(self, answer: Answer) -> None:
         for sample in answer.live:
+            # In a step in which a sibling fails it may hold tokens that it has not said.
+            sample.sequence.drop(sample.untaken)
             self._observe(sample.sequence)
             self._scheduler.abort(sample.sequence.id)
             self._samples.pop(sample.sequence.id, None)

@@ -1,13 +1,14 @@
-"""What drafts may cost one sequence: a ledger that bounds how much they can slow it, and how often they were right.
+"""What drafts may cost: a ledger that bounds how much they can slow a stream, and how often they were right.
 
-It is kept in tokens. A step in which every running sequence draws one token is delayed by the rows of a draft; the
-part of the step by which it is delayed, times the sequences that wait for it, is what the draft costs. Each guess
-that was right is a token gained. A draft is made only if the sequence could pay for it were all of it wrong, so
+A step in which every running sequence draws one token is delayed by the rows of a draft. The part of the step by
+which it is delayed, times the sequences that wait for it, is the draft's price, in tokens. Each guess that was right
+is a token gained by its sequence. A draft is made only if its price can be paid were all of it wrong: from what its
+sequence has gained so far, and for the rest from one account of delay for all sequences together, which holds at
+most FIRST steps and is given ALLOWANCE of each step. So in any stretch of steps, whoever comes and goes,
 
-    cost of all drafts - tokens gained  ≤  FIRST + ALLOWANCE · tokens generated
+    delay by drafts that their own sequence's gains do not pay for  ≤  FIRST + ALLOWANCE · steps
 
-always. Since each sequence pays for the delay of all, the bound holds for every stream in the batch, up to what is
-wrong with the estimates of costs.
+and this is what each stream can lose, up to what is wrong with the estimates of costs.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Literal, TypeAlias
 Source: TypeAlias = Literal["tree", "own", "replies"]
 
 FIRST = 1.0
-"""Tokens that may be lost before anything is gained."""
+"""Steps by which all may be delayed before anything is gained."""
 ALLOWANCE = 0.015
-"""And for each token generated."""
+"""And of each step."""
 MOST = 24.0
 """A gain from long ago is no reason to lose much now."""
 
@@ -30,9 +31,9 @@ _OWN = (0.0, 0.15, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85)
 _REPLIES = (0.0, 0.05, 0.12, 0.2, 0.25, 0.3, 0.5, 0.5, 0.5)
 """And in an answer to something else."""
 
-_OWN_WEIGHT, _SHARED_WEIGHT = 2.0, 4.0
-"""Of what was expected, in guesses, against what this sequence has seen; and against what others have."""
-_OWN_KEPT, _SHARED_KEPT = 0.7, 0.95
+_SEQUENCE_WEIGHT, _NAMESPACE_WEIGHT = 2.0, 4.0
+"""Of what was expected, in guesses, against what this sequence has seen; and against what its namespace has."""
+_SEQUENCE_KEPT, _NAMESPACE_KEPT = 0.7, 0.95
 """Of what was seen, with each further draft."""
 
 
@@ -41,7 +42,7 @@ class Record:
 
     __slots__ = ("_checked", "_kept", "_right")
 
-    def __init__(self, kept: float = _SHARED_KEPT) -> None:
+    def __init__(self, kept: float = _NAMESPACE_KEPT) -> None:
         self._kept = kept
         self._checked: dict[Source, float] = {}
         self._right: dict[Source, float] = {}
@@ -58,29 +59,51 @@ class Record:
         return (weight * expected + right) / (weight + checked)
 
 
+class Allowance:
+    """How many steps' time drafts may still cost everybody for nothing."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = FIRST
+
+    def add(self, steps: float) -> None:
+        """More of it, or less."""
+        self.left = min(FIRST, self.left + steps)
+
+
 class Credit:
-    """One sequence's ledger. `shared` is of its namespace: nobody learns from others' guesses."""
+    """One sequence's ledger. `namespace` is of its namespace: nobody learns from others' guesses."""
 
-    __slots__ = ("_gained", "_own", "_shared")
+    __slots__ = ("_allowance", "_gained", "_sequence", "namespace")
 
-    def __init__(self, shared: Record | None = None) -> None:
+    def __init__(self, allowance: Allowance, namespace: Record) -> None:
+        self.namespace = namespace
+        self._allowance = allowance
         self._gained = 0.0
-        self._shared = shared or Record()
-        self._own = Record(_OWN_KEPT)
+        self._sequence = Record(_SEQUENCE_KEPT)
 
-    def balance(self, generated: int) -> float:
-        """Tokens that a draft may cost, after so many were generated."""
-        return FIRST + ALLOWANCE * generated + self._gained
+    def balance(self, streams: int) -> float:
+        """Tokens that a draft may cost where so many sequences wait for the step."""
+        return self._gained + streams * self._allowance.left
 
     def chance(self, source: Source, matched: int) -> float:
         """That the first guess is right; `matched` tokens before it agreed."""
         table = _OWN if source == "own" else _REPLIES
         expected = _TREE if source == "tree" else table[min(matched, len(table) - 1)]
-        expected = self._shared.chance(source, expected, _SHARED_WEIGHT)
-        return self._own.chance(source, expected, _OWN_WEIGHT)
+        expected = self.namespace.chance(source, expected, _NAMESPACE_WEIGHT)
+        return self._sequence.chance(source, expected, _SEQUENCE_WEIGHT)
 
-    def settle(self, source: Source, guessed: int, right: int, cost: float) -> None:
-        """A draft of `guessed` tokens, of which the first `right` were, has cost so much."""
-        self._gained = min(MOST, self._gained + right - cost)
-        for record in (self._own, self._shared):
+    def pay(self, price: float, streams: int) -> None:
+        """For a draft, before it is known what becomes of it; at most the balance."""
+        self._gained -= price
+        self._allowance.add(min(0.0, self._gained) / streams)
+
+    def settle(self, source: Source, guessed: int, right: int, streams: int) -> None:
+        """Of the draft of `guessed` tokens that was paid for last, the first `right` were."""
+        lent = max(0.0, -self._gained)
+        self._gained = min(MOST, self._gained + right)
+        self._allowance.add((lent - max(0.0, -self._gained)) / streams)
+        self._gained = max(0.0, self._gained)
+        for record in (self._sequence, self.namespace):
             record.add(source, guessed, right)

@@ -1,7 +1,7 @@
 """Speculation: guesses of what a sequence will say, which the model then checks several at a time.
 
     tree     what followed the very same tokens before, in this namespace (`PrefixCache.continuation`)
-    own      what followed its latest tokens where they occurred in itself (`lookback`)
+    own      what followed its latest tokens where they occurred in itself, not too long ago (`lookback`)
     replies  what followed them in the latest answers of this namespace
 
 A draft is computed together with the last token, and drawn from row by row as long as what is drawn is what was
@@ -9,12 +9,14 @@ guessed (`plan.SequenceWork.guesses`). Draws are functions of logits and positio
 have been drawn one by one. After Leviathan et al., "Fast Inference from Transformers via Speculative Decoding"
 (2023); with draws that are known functions there is nothing to reject at random.
 
-How long a draft is follows from how often its source was right (`credit`), from what a step of so many rows takes
-here (`step_cost`), and from what this sequence may lose: as long as makes most tokens per second.
+How long a draft is follows from how often its source was right, from what a step of so many rows takes here
+(`step_cost`), and from what may be lost (`credit`): as long as makes most tokens per second.
 
-Drafts take what is left: of the step's budget after all other work, of the pages after all admissions; and where
-somebody waits, only pages that are free. What is not used is given back with the step's result. So they are seen
-neither by those that wait nor by those that run, but in the time that a step takes.
+Drafts take what is left: of the step's budget after all other work, and of the pages that are free after all
+admissions. Where nobody waits and fewer are free than AHEAD tokens need, the drafts of a step may together evict up
+to so many. What is not used is given back with the step's result, free for the next tokens and drafts. So others
+notice of them the time that a step takes, and that of what is cached up to AHEAD tokens more have been evicted than
+answers needed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import numpy as np
 
 from sapwood.cache import PrefixCache, Tokens
 from sapwood.plan import SequenceWork, StepPlan
-from sapwood.sched.credit import Credit, Source
+from sapwood.sched.credit import ALLOWANCE, Allowance, Credit, Record, Source
 from sapwood.sched.guessing import Guessing
 from sapwood.sched.lookback import last_occurrence
 from sapwood.sched.replies import Replies
@@ -39,6 +41,8 @@ from sapwood.types import SeqId
 LONGEST = 16
 """Guesses in one draft."""
 _LENGTHS = (1, 2, 3, 4, 5, 6, 8, 11, LONGEST)
+AHEAD = LONGEST
+"""Tokens (in whole pages) that may be evicted for drafts before it is known whether they were right."""
 _LEAST_GAIN = 1.02
 """Of tokens per second, for which a draft is worth it."""
 
@@ -60,9 +64,19 @@ class _Step:
     """Without drafts."""
     streams: int
     """Sequences that wait for it."""
+    evictable: int = 0
+    """Tokens that drafts may still evict."""
     drafted: int = 0
     gained: float = 0.0
     """Tokens that are expected of the drafts so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    """A draft of this step, which is paid for."""
+
+    source: Source
+    streams: int
 
 
 class Drafts:
@@ -73,49 +87,61 @@ class Drafts:
         self._cache = cache
         self._replies = Replies()
         self._step = _Step(1, 1)
-        self._out: dict[SeqId, Source] = {}
+        self._out: dict[SeqId, _Agreed] = {}
+        self._allowance = Allowance()
+        self._epoch = 0
 
     def works(
         self, decoding: Many[Sequence], reading: Many[int], budget: int, *, evicting: bool
     ) -> list[SequenceWork]:
         """Orders for those that decode, of at most `budget` tokens, with drafts where they are worth it.
 
-        `reading` are the tokens that others read in this step. `evicting` says whether guesses may take pages that
-        the tree holds; nobody is ever preempted for them.
+        `reading` are the tokens that others read in this step. `evicting` says whether guesses may take any pages
+        that the tree holds; nobody is ever preempted for them.
         """
-        self._step = _Step(len(decoding) + sum(reading), len(decoding) + len(reading))
+        evictable = max(0, self._ahead() - self._cache.free) if evicting else 0
+        self._step = _Step(len(decoding) + sum(reading), len(decoding) + len(reading), evictable)
         self._out.clear()
+        if decoding:
+            self._allowance.add(ALLOWANCE)
         left, works = budget - len(decoding), []
         for sequence in decoding:
-            draft = self._with_pages(sequence, left, evicting=evicting)
+            draft = self._with_pages(sequence, left)
             left -= len(draft)
             works.append(work_of(sequence, 1, self._cache.page_size, draft))
         return works
 
-    def _with_pages(self, sequence: Sequence, most: int, *, evicting: bool) -> Tokens:
+    def _ahead(self) -> int:
+        size = self._cache.page_size
+        return min(-(-AHEAD // size) * size, self._cache.room())
+
+    def _with_pages(self, sequence: Sequence, most: int) -> Tokens:
         lease = sequence.lease
         assert lease is not None
         if sequence.computed < sequence.prompt_len:
             return sequence.tokens[:0]  # Its pages will be committed with this step, the prompt's alone.
-        there = lease.covered - len(sequence)
-        places = there + (self._cache.room() if evicting else self._cache.free)
+        covered, free = lease.covered, self._cache.free
+        places = covered - len(sequence) + free + self._step.evictable
         draft = self.draft(sequence, min(most, places, sequence.max_len - len(sequence) - 1))
         if len(draft):
             self._cache.grow(lease, len(sequence) + len(draft))
+            self._step.evictable -= max(0, lease.covered - covered - free)
         return draft
 
     def draft(self, sequence: Sequence, most: int) -> Tokens:
         """At most `most` guesses for a sequence that lacks one token; mostly none."""
         if sequence.guessing is None:
-            sequence.guessing = Guessing(Credit(self._replies.record(sequence.namespace)))
+            sequence.guessing = Guessing(Credit(self._allowance, self._record(sequence)))
         guess = self._guess(sequence, sequence.guessing, min(most, LONGEST)) if most > 0 else None
         if guess is None:
             return sequence.tokens[:0]
-        credit = sequence.guessing.credit
+        credit, streams = sequence.guessing.credit, self._step.streams
         chance = credit.chance(guess.source, guess.matched)
-        length = self._length(len(guess.tokens), chance, credit.balance(sequence.generated))
+        length = self._length(len(guess.tokens), chance, credit.balance(streams))
         if length:
-            self._out[sequence.id] = guess.source
+            credit.pay(self._price(length), streams)
+            self._add(length, chance)
+            self._out[sequence.id] = _Agreed(guess.source, streams)
         return guess.tokens[:length]
 
     def saw(self, plan: StepPlan, seconds: float) -> None:
@@ -126,19 +152,32 @@ class Drafts:
     def settle(self, sequence: Sequence, guessed: int, right: int) -> None:
         """What became of a draft of this step; the pages of wrong guesses are given back."""
         assert sequence.lease is not None
+        assert sequence.guessing is not None
         self._cache.shrink(sequence.lease, sequence.computed)
-        source = self._out.get(sequence.id)
-        if source is not None and sequence.guessing is not None:
-            share = guessed / self._step.drafted
-            sequence.guessing.credit.settle(source, guessed, right, share * self._price(0))
+        agreed = self._out.pop(sequence.id)
+        sequence.guessing.credit.settle(agreed.source, guessed, right, agreed.streams)
+
+    def admit(self, sequence: Sequence) -> None:
+        """It begins."""
+        sequence.epoch = self._epoch
 
     def remember(self, sequence: Sequence) -> None:
-        """It has ended."""
-        self._replies.add(sequence.namespace, sequence.tokens, sequence.prompt_len)
+        """It has ended; nothing is kept of one that began before the last flush."""
+        if sequence.epoch == self._epoch:
+            self._replies.add(
+                sequence.namespace, sequence.tokens, sequence.prompt_len, self._record(sequence)
+            )
 
     def flush(self) -> None:
-        """Forget what was said."""
+        """Forget what was said, also by those that are running."""
         self._replies.flush()
+        self._epoch += 1
+
+    def _record(self, sequence: Sequence) -> Record:
+        """Of its namespace; of one that began before the last flush, its own."""
+        if sequence.guessing is not None:
+            return sequence.guessing.credit.namespace
+        return self._replies.record(sequence.namespace) if sequence.epoch == self._epoch else Record()
 
     # ---- what -------------------------------------------------------------------------------------------
 
@@ -161,10 +200,10 @@ class Drafts:
                 yield Guess("tree", ahead, len(tokens))
                 return
         guessing.pairs.learn(tokens[:-1])
-        own = last_occurrence(tokens, tokens) if guessing.pairs.have_last_of(tokens) else None
+        own = last_occurrence(tokens, tokens) if guessing.pairs.may_have_last_of(tokens) else None
         if own is not None:
             # What repeats itself may go on doing so.
-            yield Guess("own", np.resize(tokens[own.end :], most), own.length)
+            yield Guess("own", np.resize(tokens[own.end :][:most], most), own.length)
         if not sequence.reads_cache or not self._replies.may_go_on(sequence.namespace, tokens):
             return
         said = self._replies.of(sequence.namespace)
@@ -176,23 +215,25 @@ class Drafts:
 
     def _length(self, most: int, chance: float, balance: float) -> int:
         """Of `most` guesses, as many as make most tokens per second, and can be paid for."""
-        step, best, gained = self._step, 0, 0.0
+        step, best = self._step, 0
         rows, tokens = step.rows + step.drafted, step.streams + step.gained
         best_rate = _LEAST_GAIN * tokens / self.cost.seconds(rows)
         for length in _lengths(most):
             expected = _expected(chance, length)
             rate = (tokens + expected) / self.cost.seconds(rows + length)
             if rate > best_rate and self._price(length) <= balance:
-                best, best_rate, gained = length, rate, expected
-        step.drafted += best
-        step.gained += gained
+                best, best_rate = length, rate
         return best
 
+    def _add(self, length: int, chance: float) -> None:
+        self._step.drafted += length
+        self._step.gained += _expected(chance, length)
+
     def _price(self, more: int) -> float:
-        """What the drafts of this step cost if there are so many more guesses, in tokens; of `more`, its part."""
+        """What so many guesses more cost in this step, in tokens."""
         step, cost = self._step, self.cost
-        before = cost.seconds(step.rows + step.drafted) if more else cost.seconds(step.rows)
-        delay = cost.seconds(step.rows + step.drafted + more) - before
+        rows = step.rows + step.drafted
+        delay = cost.seconds(rows + more) - cost.seconds(rows)
         return step.streams * max(0.0, delay) / cost.seconds(step.rows)
 
 

@@ -14,70 +14,110 @@ from sapwood.sched.credit import Record
 from sapwood.sched.lookback import Pairs
 
 MOST_TOKENS = 4096
-"""Of one namespace; twice as many are held at most, for a moment."""
-MOST_NAMESPACES = 256
+"""Of one namespace."""
+BUDGET = 2**24
+"""Bytes, of all namespaces."""
+BESIDE = Pairs.BYTES + 1024
+"""Bytes that are kept with the tokens of each namespace."""
 FRONT = 4
 """Tokens of the prompt that are kept before an answer, by which its beginning is found."""
 
+_NOTHING = np.empty(0, np.int32)
+_NOTHING.flags.writeable = False
+
 
 class Replies:
-    """A text for each namespace, in which the answers stand one behind the other."""
+    """A text for each namespace that has answered, in which the answers stand one behind the other.
+
+    Over the budget, the tenant that has most of it loses the text that was added to least recently.
+    """
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[Namespace, _Text] = OrderedDict()
+        self._tenants: dict[str | None, _Tenant] = {}
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that are used."""
+        return self._size
 
     def of(self, namespace: Namespace) -> Tokens:
-        """A view, valid until the next call that adds."""
-        text = self._texts.get(namespace)
-        return np.empty(0, np.int32) if text is None else text.view
+        text = self._text(namespace)
+        return _NOTHING if text is None else text.tokens
 
     def may_go_on(self, namespace: Namespace, tokens: Tokens) -> bool:
         """False if the last two of these tokens do not stand side by side in any of them."""
-        text = self._texts.get(namespace)
-        return text is not None and text.pairs.have_last_of(tokens)
-
-    def add(self, namespace: Namespace, tokens: Tokens, prompt_len: int) -> None:
-        """Remember the answer in `tokens`, of which the first `prompt_len` are the prompt."""
-        if len(tokens) <= prompt_len:
-            return
-        self._text(namespace).add(tokens[max(0, prompt_len - FRONT, len(tokens) - MOST_TOKENS) :])
+        text = self._text(namespace)
+        return text is not None and text.pairs.may_have_last_of(tokens)
 
     def record(self, namespace: Namespace) -> Record:
-        """Of all its guesses."""
-        return self._text(namespace).record
+        """Of all guesses in a namespace; a new one, which nobody has yet, if it has no text."""
+        text = self._text(namespace)
+        return Record() if text is None else text.record
 
-    def _text(self, namespace: Namespace) -> _Text:
-        text = self._texts.setdefault(namespace, _Text())
-        self._texts.move_to_end(namespace)
-        if len(self._texts) > MOST_NAMESPACES:
-            self._texts.popitem(last=False)
-        return text
+    def add(self, namespace: Namespace, tokens: Tokens, prompt_len: int, record: Record) -> None:
+        """Remember the answer in `tokens`, of which the first `prompt_len` are the prompt.
+
+        `record` is kept with it if it is the namespace's first.
+        """
+        if len(tokens) <= prompt_len:
+            return
+        tenant = self._tenants.setdefault(namespace.tenant, _Tenant())
+        self._size += tenant.add(namespace, tokens[max(0, prompt_len - FRONT) :], record)
+        while self._size > BUDGET:
+            most = max(self._tenants, key=lambda name: self._tenants[name].size)
+            self._size -= self._tenants[most].drop_oldest()
+            if not self._tenants[most].texts:
+                del self._tenants[most]
 
     def flush(self) -> None:
-        self._texts.clear()
+        self._tenants.clear()
+        self._size = 0
+
+    def _text(self, namespace: Namespace) -> _Text | None:
+        tenant = self._tenants.get(namespace.tenant)
+        return None if tenant is None else tenant.texts.get(namespace)
 
 
 class _Text:
     """The last tokens of a text that grows."""
 
-    def __init__(self) -> None:
-        self.record = Record()
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.tokens: Tokens = _NOTHING
         self.pairs = Pairs()
-        self._buffer = np.empty(64, np.int32)
-        self._size = 0
 
     @property
-    def view(self) -> Tokens:
-        return self._buffer[: self._size]
+    def size(self) -> int:
+        return BESIDE + self.tokens.nbytes
 
     def add(self, tokens: Tokens) -> None:
-        if self._size + len(tokens) > len(self._buffer):
-            kept = self.view[max(0, self._size - MOST_TOKENS) :]
-            if len(kept) + len(tokens) > len(self._buffer):
-                self._buffer = np.empty(2 * (len(kept) + len(tokens)), np.int32)
-            self._buffer[: len(kept)] = kept
-            self._size = len(kept)
-            self.pairs = Pairs()
-        self._buffer[self._size : self._size + len(tokens)] = tokens
-        self._size += len(tokens)
-        self.pairs.learn(self.view)
+        new = tokens[-MOST_TOKENS:]
+        kept = self.tokens[max(0, len(self.tokens) + len(new) - MOST_TOKENS) :]
+        self.tokens = np.concatenate([kept, new])
+        self.pairs.goes_on(self.tokens, len(new))
+
+
+class _Tenant:
+    """Its texts, the one added to least recently first."""
+
+    def __init__(self) -> None:
+        self.texts: OrderedDict[Namespace, _Text] = OrderedDict()
+        self.size = 0
+
+    def add(self, namespace: Namespace, tokens: Tokens, record: Record) -> int:
+        """By how much it has become larger."""
+        text = self.texts.get(namespace)
+        before = 0 if text is None else text.size
+        if text is None:
+            text = self.texts[namespace] = _Text(record)
+        text.add(tokens)
+        self.texts.move_to_end(namespace)
+        self.size += text.size - before
+        return text.size - before
+
+    def drop_oldest(self) -> int:
+        """By how much it has become smaller."""
+        _, text = self.texts.popitem(last=False)
+        self.size -= text.size
+        return text.size

@@ -4,7 +4,7 @@ There is no prefill phase and no decode phase: a sequence has tokens computed an
 closes part of that gap under one token budget. The budget is spent in this order:
 
 1. running sequences one token short of their end (they decode), oldest first; what 2. leaves of the budget
-   may go to guesses of what they say next (`draft`), of which nobody else notices anything;
+   may go to guesses of what they say next (`draft`, which says what others notice of them);
 2. running sequences with a longer gap (their prompt is being read), and waiting ones, in the policy's order,
    while the pool can hold them. `share` says who reads how much: half goes to the oldest, and a short prompt
    need not wait for the end of a long one.
@@ -60,9 +60,8 @@ from sapwood.types import SeqId
 class Scheduler:
     """Owns every live sequence's lease. All methods are called between steps, by one thread.
 
-    `order` overrides the configured policy. `reuse` says whether the cache has an index at all; without one
-    every prompt token is accounted as `reuse_off`. `scores` are of prompts, kept to be read again. `drafts` guess
-    what those that decode will say; without them nothing is guessed.
+    `order` overrides the configured policy. `reuse`: whether the cache has an index at all; without one every
+    prompt token is accounted as `reuse_off`. `scores` are of prompts, kept to be read again; `drafts` are guesses.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Scheduler:
 
     @property
     def running_requests(self) -> int:
-        """Requests of which a sequence is running."""
+        """Of which a sequence is running."""
         return len(self._running_per_request)
 
     def add(self, sequence: Sequence) -> None:
@@ -162,13 +161,11 @@ class Scheduler:
     def apply(self, result: StepResult, seconds: float = 0.0) -> list[Outcome]:
         """Take in a step's result: commit what was computed, append what was drawn. In the plan's order.
 
-        `seconds` is how long the step took, for what decides on drafts; 0 where nobody knows.
+        `seconds` is how long the step took, 0 where nobody knows.
         """
         plan, self._planned = self._planned, None
         if plan is None or plan.step != result.step or len(plan.works) != len(result.results):
-            raise ValueError(
-                f"the result of step {result.step} does not answer the plan {plan and plan.step}"
-            )
+            raise ValueError(f"the result of step {result.step} does not answer {plan and plan.step}")
         if self._drafts is not None:
             self._drafts.saw(plan, seconds)
         pairs = zip(plan.works, result.results, strict=True)
@@ -365,6 +362,8 @@ class Scheduler:
             return None
         if sequence.reuse is None:
             self._account(sequence, overlap.tokens)
+            if self._drafts is not None:
+                self._drafts.admit(sequence)
         if sequence.scores is not None:
             sequence.scores.begin(self._scores)
             if sequence.reads_cache:

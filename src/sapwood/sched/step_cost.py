@@ -23,6 +23,10 @@ _REMEMBERED = 1024
 _FEW_ROWS = 32
 
 
+_LEAST = 1e-9
+"""No step is faster: it was not measured."""
+
+
 class StepCost:
     """Of steps in which every row is drawn from. Seconds of the caller's clock."""
 
@@ -34,7 +38,7 @@ class StepCost:
 
     def saw(self, rows: int, seconds: float) -> None:
         """A step of so many rows took so long."""
-        if seconds <= 0:
+        if seconds < _LEAST:
             return
         size = _size(rows)
         self._steps += 1
