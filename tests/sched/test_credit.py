@@ -31,7 +31,7 @@ def test_no_stream_is_delayed_beyond_the_allowance_but_by_what_others_gained(
             credits, gained = [Credit(allowance, Record()) for _ in range(5)], [0.0] * 5
         for who, guessed, share, slope in drafts:
             price = slope * guessed
-            if price > credits[who].balance(streams):
+            if price > credits[who].balance(streams, chance=1):
                 continue
             right = round(share * guessed)
             credits[who].pay(price, streams)
@@ -46,17 +46,19 @@ def test_who_has_gained_pays_itself_and_others_still_have_the_allowance() -> Non
     allowance = Allowance()
     one, other = (Credit(allowance, Record()) for _ in range(2))
     one.pay(1.0, 1)
-    assert (one.balance(1), other.balance(1)) == (-1.0, 0.0), "until it is known what became of it"
+    assert (one.balance(1, chance=1), other.balance(1, chance=1)) == (-1.0, 0.0), (
+        "until it is known what became of it"
+    )
     one.settle("tree", 4, 4, 1)
-    assert (one.balance(1), other.balance(1)) == (FIRST + 3.0, FIRST)
+    assert (one.balance(1, chance=1), other.balance(1, chance=1)) == (FIRST + 3.0, FIRST)
     one.pay(2.0, 1)
     one.settle("tree", 4, 0, 1)
-    assert (one.balance(1), other.balance(1)) == (FIRST + 1.0, FIRST)
+    assert (one.balance(1, chance=1), other.balance(1, chance=1)) == (FIRST + 1.0, FIRST)
     one.pay(2.0, 1)
     one.settle("tree", 4, 0, 1)
-    assert (one.balance(1), other.balance(1)) == (0.0, 0.0)
+    assert (one.balance(1, chance=1), other.balance(1, chance=1)) == (0.0, 0.0)
     allowance.add(0.25)
-    assert other.balance(8) == 2.0, "a quarter of a step of each of eight"
+    assert other.balance(8, chance=1) == 2.0, "a quarter of a step of each of eight"
 
 
 def test_a_source_is_believed_as_it_proves_right() -> None:
@@ -91,4 +93,14 @@ def test_what_was_gained_long_ago_is_worth_no_more_than_so_much() -> None:
     credit = credit_of()
     for _ in range(100):
         credit.settle("tree", 16, 16, 1)
-    assert credit.balance(1) == FIRST + MOST
+    assert credit.balance(1, chance=1) == FIRST + MOST
+
+
+def test_the_less_likely_a_draft_is_right_the_more_is_left_for_others() -> None:
+    allowance = Allowance()
+    unlikely, likely = (Credit(allowance, Record()) for _ in range(2))
+    assert unlikely.balance(4, 0.25) == 4 * 0.25 * FIRST
+    unlikely.pay(1.0, 4)
+    unlikely.settle("own", 2, 0, 4)
+    assert unlikely.balance(4, 0.25) == 0.0
+    assert likely.balance(4, 0.75) == 4 * 0.5 * FIRST

@@ -83,9 +83,13 @@ class Credit:
         self._gained = 0.0
         self._sequence = Record(_SEQUENCE_KEPT)
 
-    def balance(self, streams: int) -> float:
-        """Tokens that a draft may cost where so many sequences wait for the step."""
-        return self._gained + streams * self._allowance.left
+    def balance(self, streams: int, chance: float) -> float:
+        """Tokens that a draft may cost where so many sequences wait for the step.
+
+        The less likely it is right, the more it leaves of the allowance: guesses that mostly fail would else use all
+        of it up, and an answer that is given again could never begin to be guessed.
+        """
+        return self._gained + streams * max(0.0, self._allowance.left - (1 - chance) * FIRST)
 
     def chance(self, source: Source, matched: int) -> float:
         """That the first guess is right; `matched` tokens before it agreed."""

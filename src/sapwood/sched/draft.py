@@ -137,7 +137,7 @@ class Drafts:
             return sequence.tokens[:0]
         credit, streams = sequence.guessing.credit, self._step.streams
         chance = credit.chance(guess.source, guess.matched)
-        length = self._length(len(guess.tokens), chance, credit.balance(streams))
+        length = self._length(len(guess.tokens), chance, credit.balance(streams, chance))
         if length:
             credit.pay(self._price(length), streams)
             self._add(length, chance)
