@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.scene import floats, same, spans
+from sapwood.config import Compute
 from sapwood.errors import UsageError
+from sapwood.model import _native
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
 from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables
@@ -82,6 +84,27 @@ def test_linear_equals_its_twin(
         got = out.copy()
         ops.linear(x, ops.pack([raw]), got, norm=norm, bias=bias, accumulate=accumulate)
         assert same(got, expected)
+
+
+@pytest.mark.parametrize("variant", _native.integer_variants)
+@pytest.mark.parametrize("compute", ["integer", "int8"])
+@pytest.mark.parametrize("format", ["q8_0", "q4_0", "q4_1"])
+def test_every_variant_of_this_machine_equals_the_twin(
+    format: TensorFormat, compute: Compute, variant: str
+) -> None:
+    rng = np.random.default_rng(8)
+    raw, ops = weight(rng, format, 37, 96), NativeOps(1, compute, variant=variant)
+    twin = ReferenceOps(compute)
+    for rows in (1, 2, 3, 4, 6, 8, 13):
+        x, expected, got = floats(rng, rows, 96), *np.empty((2, rows, 37), np.float32)
+        twin.linear(x, twin.pack([raw]), expected)
+        ops.linear(x, ops.pack([raw]), got)
+        assert same(got, expected)
+
+
+def test_a_variant_that_the_machine_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="sse9"):
+        NativeOps(1, variant="sse9").pack([weight(np.random.default_rng(0), "q8_0", 4, 32)])
 
 
 EDGES = (

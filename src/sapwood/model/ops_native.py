@@ -77,8 +77,12 @@ class NativeOps:
     name = "native"
     exact = True
 
-    def __init__(self, threads: int, compute: Compute = "auto", *, trunks: bool = True) -> None:
-        """`trunks` False reads what several sequences share once for each of them: the same bits, slower."""
+    def __init__(
+        self, threads: int, compute: Compute = "auto", *, trunks: bool = True, variant: str | None = None
+    ) -> None:
+        """The same bits, slower: `trunks` False reads what several sequences share once for each of them; `variant`
+        names another of _native.integer_variants than the best.
+        """
         missing = missing_features()
         if missing:
             raise UsageError(
@@ -90,6 +94,7 @@ class NativeOps:
 
         self._native = _native
         self.compute = compute
+        self._variant = variant or _native.integer_variants[0]
         try:
             self._workers = _native.Workers(threads)
         except RuntimeError as error:
@@ -110,7 +115,7 @@ class NativeOps:
 
     def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
         compute = "integer" if self.compute == "auto" else self.compute
-        packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena)
+        packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena, self._variant)
         for tensor in tensors:
             raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)
             packed.append(tensor.format, raw)

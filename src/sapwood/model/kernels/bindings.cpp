@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
@@ -81,6 +82,12 @@ Activation activation_named(const std::string& name) {
   if (name == "silu") return Activation::silu;
   if (name == "gelu_tanh") return Activation::gelu_tanh;
   throw std::invalid_argument("unknown activation: " + name);
+}
+
+const IntKernels& kernels_named(const std::string& name) {
+  for (const IntKernels* k : int_kernels())
+    if (name == k->name) return *k;
+  throw std::invalid_argument("no such variant of integer products on this machine: " + name);
 }
 
 // One layer's K and V pages; keeps the arrays alive.
@@ -270,16 +277,19 @@ NB_MODULE(_native, m) {
 #else
   m.attr("variant") = "generic";
 #endif
-  m.attr("integer_variant") = int_kernels().name;
+  std::vector<std::string> variants;
+  for (const IntKernels* k : int_kernels()) variants.push_back(k->name);
+  m.attr("integer_variants") = nb::tuple(nb::cast(variants));
   nb::class_<Workers>(m, "Workers")
       .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("threads", &Workers::threads)
       .def_prop_ro("scratch_bytes", &Workers::scratch_bytes);
   nb::class_<Arena>(m, "Arena").def(nb::init<>());
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena) {
-        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena));
-      }, "inputs"_a, "compute"_a, "arena"_a)
+      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena,
+                          const std::string& variant) {
+        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena), kernels_named(variant));
+      }, "inputs"_a, "compute"_a, "arena"_a, "variant"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
         const Format f = format_named(format);
         nb::gil_scoped_release unlocked;
