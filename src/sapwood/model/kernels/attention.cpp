@@ -135,7 +135,8 @@ class Attention {
   void gather(int span, int query, int kv_head, float* q) const {
     const int dim = s_.heads.head_dim;
     const ptrdiff_t width = static_cast<ptrdiff_t>(s_.heads.heads + 2 * s_.heads.kv_heads) * dim;
-    const float* src = qkv_ + (spans_[span].first_row + query) * width + static_cast<ptrdiff_t>(kv_head) * s_.group * dim;
+    const ptrdiff_t head = static_cast<ptrdiff_t>(kv_head) * s_.group * dim;
+    const float* src = qkv_ + (spans_[span].first_row + query) * width + head;
     for (int r = 0; r < s_.group; ++r)
       for (int d = 0; d < dim; ++d) q[r * s_.ld + d] = src[r * dim + d] * s_.scale;
   }

@@ -1,6 +1,7 @@
 #include "linear.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "formats.h"
 #include "int_kernels.h"

@@ -1,8 +1,8 @@
 // A small thread pool that hands out pieces from an atomic counter.
 //
 // A static split makes everyone wait for the thread that lost its core; small pieces do not, and a helper that was not
-// scheduled in time is not waited for at all. Which thread takes which piece never changes a bit: a piece writes its own
-// outputs and no piece reduces into another's.
+// scheduled in time is not waited for at all. Which thread takes which piece never changes a bit: a piece writes its
+// own outputs and no piece reduces into another's.
 #pragma once
 
 #include <atomic>
