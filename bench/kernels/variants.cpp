@@ -1,7 +1,9 @@
-// Prints a hash of what the linear kernels give for fixed inputs, to compare builds for different machines by hand:
+// Prints a hash of what the linear kernels give for fixed inputs, to compare builds for different machines; tests/bench/test_variants.py
+// does so for two (the variants chosen at run time are compared by the tests of the ops). By hand:
 //
 //   K=src/sapwood/model/kernels; F="-std=c++17 -O3 -ffp-contract=off -fno-math-errno -Wno-psabi -pthread -I$K"
-//   S="bench/kernels/variants.cpp $K/linear.cpp $K/packed.cpp $K/arena.cpp $K/workers.cpp $K/int_rows.cpp $K/int_kernels.cpp"
+//   S="bench/kernels/variants.cpp $K/linear.cpp $K/packed.cpp $K/arena.cpp $K/workers.cpp $K/int_rows.cpp
+//      $K/int_kernels.cpp"
 //   g++ $F -mavx2 -mfma -mf16c $S -o variants && ./variants
 //   g++ $F $S -o variants && ./variants
 //   aarch64-linux-gnu-g++ -static $F $S -o variants && qemu-aarch64-static ./variants
@@ -60,16 +62,17 @@ uint64_t run(Workers& workers, Format format, Compute compute) {
   constexpr int kInputs = 224, kOutputs = 75, kMost = 40;
   Numbers numbers;
   auto arena = std::make_shared<Arena>();
-  PackedMatrix gate(kInputs, compute, arena), up(kInputs, compute, arena);
+  PackedMatrix gate(kInputs, compute, arena, *int_kernels()[0]), up(kInputs, compute, arena, *int_kernels()[0]);
   for (PackedMatrix* w : {&gate, &up})
     w->append(format, rows_of(numbers, format, kOutputs, kInputs).data(), kOutputs, row_bytes(format, kInputs));
-  const std::vector<float> x = reals(numbers, kMost * kInputs), norm = reals(numbers, kInputs), bias = reals(numbers, kOutputs);
+  const std::vector<float> x = reals(numbers, kMost * kInputs);
+  const std::vector<float> norm = reals(numbers, kInputs), bias = reals(numbers, kOutputs);
   uint64_t h = 14695981039346656037u;
   for (int rows : {1, 2, 3, 5, 8, 13, kMost}) {
     std::vector<float> out(static_cast<size_t>(rows) * kOutputs, 0.5f);
     linear(workers, {x.data(), rows, kInputs}, gate, {out.data(), kOutputs}, {bias.data(), true});
     h = hash(h, out);
-    gated_linear(workers, {x.data(), rows, kInputs, norm.data(), 1e-5f}, gate, up, {out.data(), kOutputs});
+    gated_linear(workers, {x.data(), rows, kInputs, norm.data(), 1e-5f}, gate, up, Activation::silu, {out.data(), kOutputs});
     h = hash(h, out);
   }
   return h;
@@ -79,9 +82,9 @@ uint64_t run(Workers& workers, Format format, Compute compute) {
 
 int main() {
   Workers workers(2);
-  const char* names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"};
+  const char* names[] = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1"}, *ways[] = {"f32", "integer", "int8"};
   for (int f = 0; f < 6; ++f)
-    for (Compute compute : {Compute::f32, Compute::integer})
-      std::printf("%-5s %-8s %016llx\n", names[f], compute == Compute::f32 ? "f32" : "integer",
-                  static_cast<unsigned long long>(run(workers, static_cast<Format>(f), compute)));
+    for (int c = 0; c < 3; ++c)
+      std::printf("%-5s %-8s %016llx\n", names[f], ways[c],
+                  static_cast<unsigned long long>(run(workers, static_cast<Format>(f), static_cast<Compute>(c))));
 }

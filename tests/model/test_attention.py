@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from model.scene import Scene, Seq, same, spans
 from sapwood.model.kv import KvPool
@@ -158,6 +159,31 @@ def test_attention_does_not_depend_on_where_chunks_were_cut(chunks: list[int], w
         TWO.attention(plan, qkv, layout, 0, out, window=window)
         assert same(out, whole[start : start + rows])
         start += rows
+
+
+def test_many_rows_far_into_a_context_take_bounded_room() -> None:
+    """Beyond 32 MiB of partials a span is computed in blocks: the bits of its rows as spans of one query each."""
+    layout, length = HeadLayout(16, 16, 8), 29_500
+    pages = np.arange(length, dtype=np.int32)
+    rng = np.random.default_rng(11)
+    k, v = rng.standard_normal((2, 1, length, 1, 16, 8), np.float32)
+    kv = KvPool(k, v, "f32")
+    qkv = rng.standard_normal((64, layout.qkv_width), np.float32)
+    ops = NativeOps(2)
+
+    def attended(rows: list[int], starts: list[int], qkv: NDArray[np.float32]) -> NDArray[np.float32]:
+        out = np.empty((len(qkv), 128), np.float32)
+        tables = [pages[: start + count] for start, count in zip(starts, rows, strict=True)]
+        ops.attention(ops.plan(spans(rows, starts, tables), kv), qkv, layout, 0, out)
+        return out
+
+    start, some = length - 64, [0, 1, 30, 63]
+    whole = attended([64], [start], qkv)
+    assert ops.scratch_bytes < 2**21
+    apart = attended([1] * len(some), [start + i for i in some], np.ascontiguousarray(qkv[some]))
+    assert same(whole[some], apart)
+    assert same(whole[48:], attended([16], [start + 48], np.ascontiguousarray(qkv[48:])))
+    assert 2**23 < ops.scratch_bytes < 2**25 + 2**21
 
 
 def test_a_page_table_that_does_not_fit_is_refused() -> None:

@@ -259,6 +259,16 @@ def test_a_decoder_may_go_on_over_other_pages(llama: Decoder) -> None:
     assert one.kv.k[:, 1, :3].tobytes() == two.kv.k[:, 19, :3].tobytes()
 
 
+def test_decoders_over_other_pages_may_share_their_ops(tmp_path: Path) -> None:
+    """What is noted for one pool outlives a step over another, and a plan made for another."""
+    checkpoint, ops = load_checkpoint(tiny.tiny_llama(tmp_path)), NativeOps(2)
+    one, two = (Bench(Decoder(checkpoint.spec, checkpoint.tensors, ops), pages=n) for n in (12, 20))
+    expected = one.forward([5, 6, 7], [3], [0], [0]).tobytes()
+    assert two.forward([5, 6, 7], [3], [0], [19]).tobytes() == expected
+    assert one.forward([5, 6, 7], [3], [0], [1]).tobytes() == expected
+    assert two.forward([5, 6, 7], [3], [0], [4]).tobytes() == expected
+
+
 def test_page_tails_and_other_pages_are_never_read(llama: Decoder) -> None:
     clean, dirty = Bench(llama), Bench(llama)
     dirty.kv.k.fill(np.nan)

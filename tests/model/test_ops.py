@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from model.scene import floats, same, spans
+from sapwood.config import Compute
 from sapwood.errors import UsageError
+from sapwood.model import _native
 from sapwood.model.gguf_convert import to_f32
 from sapwood.model.kv import KvPool
 from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables
@@ -80,6 +84,27 @@ def test_linear_equals_its_twin(
         got = out.copy()
         ops.linear(x, ops.pack([raw]), got, norm=norm, bias=bias, accumulate=accumulate)
         assert same(got, expected)
+
+
+@pytest.mark.parametrize("variant", _native.integer_variants)
+@pytest.mark.parametrize("compute", ["integer", "int8"])
+@pytest.mark.parametrize("format", ["q8_0", "q4_0", "q4_1"])
+def test_every_variant_of_this_machine_equals_the_twin(
+    format: TensorFormat, compute: Compute, variant: str
+) -> None:
+    rng = np.random.default_rng(8)
+    raw, ops = weight(rng, format, 37, 96), NativeOps(1, compute, variant=variant)
+    twin = ReferenceOps(compute)
+    for rows in (1, 2, 3, 4, 6, 8, 13):
+        x, expected, got = floats(rng, rows, 96), *np.empty((2, rows, 37), np.float32)
+        twin.linear(x, twin.pack([raw]), expected)
+        ops.linear(x, ops.pack([raw]), got)
+        assert same(got, expected)
+
+
+def test_a_variant_that_the_machine_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="sse9"):
+        NativeOps(1, variant="sse9").pack([weight(np.random.default_rng(0), "q8_0", 4, 32)])
 
 
 EDGES = (
@@ -244,6 +269,16 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         ONE.linear(np.zeros((1, 31), np.float32), packed, np.zeros((1, 16), np.float32))
 
 
+def test_a_gate_cut_unlike_its_factor_is_refused() -> None:
+    """Both have 37 outputs in four panels, but the panels do not cover the same ones."""
+    rng = np.random.default_rng(0)
+    gate, up = (ONE.pack([weight(rng, "f32", rows, 32) for rows in cut]) for cut in ((20, 17), (17, 20)))
+    x, out = np.zeros((1, 32), np.float32), np.zeros((1, 37), np.float32)
+    ONE.gated_linear(x, gate, gate, out)
+    with pytest.raises(ValueError, match="gated_linear: shapes"):
+        ONE.gated_linear(x, gate, up, out)
+
+
 def test_arrays_of_another_type_are_refused_not_copied() -> None:
     packed = ONE.pack([weight(np.random.default_rng(0), "f32", 16, 32)])
     with pytest.raises(TypeError):
@@ -322,6 +357,64 @@ def test_a_program_refuses_what_it_was_not_made_for() -> None:
     with pytest.raises(ValueError, match="another pool"):
         program.run(ONE.plan(spans([3], [0], [np.arange(3, dtype=np.int32)]), other))
     assert walked.bits == before
+
+
+def test_a_program_outlives_plans_for_another_pool() -> None:
+    walked, twin = Walked(ONE, 3), Walked(TWIN, 3)
+    plan = walked.plan([3], [0])
+    program = ONE.program(walked.walk, plan)
+    ONE.plan(
+        spans([3], [0], [np.arange(3, dtype=np.int32)]), KvPool(walked.kv.k.copy(), walked.kv.v.copy(), "f16")
+    )
+    program.run(walked.plan([3], [0]))
+    twin.walk(twin.plan([3], [0]))
+    assert walked.bits == twin.bits
+
+
+def test_the_ops_keep_no_pool_alive() -> None:
+    k, v = np.zeros((2, 1, 4, 1, 2, 16), np.float16)
+    pool = KvPool(k, v, "f16")
+    ONE.plan(spans([3], [0], [np.arange(3, dtype=np.int32)]), pool)
+    pages = weakref.ref(k)
+    del pool, k
+    gc.collect()
+    assert pages() is None
+
+
+def test_two_threads_may_share_the_ops() -> None:
+    rng = np.random.default_rng(6)
+    packed = TWO.pack([weight(rng, "q8_0", 256, 256)])
+    xs = [floats(rng, 300, 256) for _ in range(2)]
+
+    def products(x: NDArray[np.float32], times: int) -> set[bytes]:
+        out, found = np.empty((300, 256), np.float32), set()
+        for _ in range(times):
+            TWO.linear(x, packed, out)
+            found.add(out.tobytes())
+        return found
+
+    alone = [products(x, 1) for x in xs]
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(products, xs, [300, 300])) == alone
+
+
+def test_what_another_thread_asks_meanwhile_is_done_not_noted() -> None:
+    walked, rng = Walked(ONE, 3), np.random.default_rng(7)
+    raw, x = weight(rng, "q4_1", 20, 64), floats(rng, 2, 64)
+    packed = ONE.pack([raw])
+    expected, got = np.empty((2, 20), np.float32), np.zeros((2, 20), np.float32)
+    TWIN.linear(x, TWIN.pack([raw]), expected)
+
+    def walk(plan: Any) -> None:
+        with ThreadPoolExecutor(1) as other:
+            other.submit(ONE.linear, x, packed, got).result()
+        walked.walk(plan)
+
+    program = ONE.program(walk, walked.plan([3], [0]))
+    assert same(got, expected)
+    got.fill(0)
+    program.run(walked.plan([3], [0]))
+    assert not got.any()
 
 
 def test_a_walk_that_fails_leaves_the_ops_usable() -> None:

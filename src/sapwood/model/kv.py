@@ -30,7 +30,7 @@ LEAST_TOKENS = 64
 """A pool for fewer serves nobody: a chat's format alone takes dozens."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class KvPool:
     """`k` and `v` are [layers, pages, page_size, kv_heads, head_dim].
 

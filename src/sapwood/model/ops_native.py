@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -63,20 +65,24 @@ class NativeProgram:
         self.recording.run(self.workers, plan.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class _Attached:
-    """A pool and its layers as the kernels see them; made once, for a pool outlives millions of steps."""
+class _Noting(threading.local):
+    """The recording that a thread's calls go to: another thread's are done meanwhile, not noted."""
 
-    kv: KvPool
-    layers: Sequence[_native.LayerPages]
+    recording: _native.Recording | None = None
 
 
 class NativeOps:
+    """May be called by several threads: each op is done whole, one after the other; a program counts as one."""
+
     name = "native"
     exact = True
 
-    def __init__(self, threads: int, compute: Compute = "auto", *, trunks: bool = True) -> None:
-        """`trunks` False reads what several sequences share once for each of them: the same bits, slower."""
+    def __init__(
+        self, threads: int, compute: Compute = "auto", *, trunks: bool = True, variant: str | None = None
+    ) -> None:
+        """The same bits, slower: `trunks` False reads what several sequences share once for each of them; `variant`
+        names another of _native.integer_variants than the best.
+        """
         missing = missing_features()
         if missing:
             raise UsageError(
@@ -88,22 +94,28 @@ class NativeOps:
 
         self._native = _native
         self.compute = compute
+        self._variant = variant or _native.integer_variants[0]
         try:
             self._workers = _native.Workers(threads)
         except RuntimeError as error:
             raise UsageError(f"cannot start {threads} threads: {error}", hint="lower --threads") from error
         self._arena = _native.Arena()
         self._trunks = trunks
-        self._attached: _Attached | None = None
-        self._recording: _native.Recording | None = None
+        self._layers: WeakKeyDictionary[KvPool, Sequence[_native.LayerPages]] = WeakKeyDictionary()
+        self._noting = _Noting()
 
     @property
     def threads(self) -> int:
         return self._workers.threads
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Memory that the kernels keep for their intermediate results."""
+        return self._workers.scratch_bytes
+
     def pack(self, tensors: Sequence[RawTensor]) -> _native.PackedMatrix:
         compute = "integer" if self.compute == "auto" else self.compute
-        packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena)
+        packed = self._native.PackedMatrix(tensors[0].cols, compute, self._arena, self._variant)
         for tensor in tensors:
             raw = np.ascontiguousarray(tensor.data).reshape(tensor.rows, -1).view(np.uint8)
             packed.append(tensor.format, raw)
@@ -118,7 +130,9 @@ class NativeOps:
     def rms_norm(
         self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
     ) -> None:
-        self._native.rms_norm(self._workers, x, norm.weight, norm.eps, out, accumulate, self._recording)
+        self._native.rms_norm(
+            self._workers, x, norm.weight, norm.eps, out, accumulate, self._noting.recording
+        )
 
     def linear(
         self,
@@ -131,10 +145,12 @@ class NativeOps:
         accumulate: bool = False,
     ) -> None:
         if norm is None:
-            self._native.linear(self._workers, x, weight, out, None, 0.0, bias, accumulate, self._recording)
+            self._native.linear(
+                self._workers, x, weight, out, None, 0.0, bias, accumulate, self._noting.recording
+            )
         else:
             self._native.linear(
-                self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate, self._recording
+                self._workers, x, weight, out, norm.weight, norm.eps, bias, accumulate, self._noting.recording
             )
 
     def gated_linear(
@@ -148,7 +164,9 @@ class NativeOps:
         activation: Activation = "silu",
     ) -> None:
         weight, eps = (None, 0.0) if norm is None else (norm.weight, norm.eps)
-        self._native.gated_linear(self._workers, x, gate, up, out, weight, eps, activation, self._recording)
+        self._native.gated_linear(
+            self._workers, x, gate, up, out, weight, eps, activation, self._noting.recording
+        )
 
     def rope_and_store(
         self,
@@ -171,7 +189,7 @@ class NativeOps:
             q,
             k,
             eps,
-            self._recording,
+            self._noting.recording,
         )
 
     def attention(
@@ -194,26 +212,28 @@ class NativeOps:
             window or 0,
             plan.layers[layer],
             out,
-            self._recording,
+            self._noting.recording,
         )
 
     def program(self, walk: Callable[[NativePlan], None], plan: NativePlan) -> NativeProgram:
         recording = self._native.Recording(plan.spans)
-        self._recording = recording
+        self._noting.recording = recording
         try:
             walk(plan)
         finally:
-            self._recording = None
+            self._noting.recording = None
         return NativeProgram(self._workers, plan.layers, recording)
 
     def _shape(self, layout: HeadLayout) -> _native.HeadShape:
         return self._native.HeadShape(layout.heads, layout.kv_heads, layout.head_dim)
 
     def _layers_of(self, kv: KvPool) -> Sequence[_native.LayerPages]:
-        if self._attached is None or self._attached.kv is not kv:
-            pairs = zip(_words(kv.k), _words(kv.v), strict=True)
-            self._attached = _Attached(kv, [self._native.LayerPages(k, v, kv.dtype) for k, v in pairs])
-        return self._attached.layers
+        """Made once for each pool and kept as long as it lives: programs are known by them."""
+        layers = self._layers.get(kv)
+        if layers is not None:
+            return layers
+        pairs = zip(_words(kv.k), _words(kv.v), strict=True)
+        return self._layers.setdefault(kv, [self._native.LayerPages(k, v, kv.dtype) for k, v in pairs])
 
 
 def _words(pages: NDArray[Any]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 // Memory for weights: large chunks on huge pages, given out in order and freed together.
 //
-// Weights are streamed once per step. On small pages the hardware's prefetch stops every 4 KiB and each page costs a walk
-// of the page table: one core then reads half of what the memory could give.
+// Weights are streamed once per step. On small pages the hardware's prefetch stops every 4 KiB and each page costs a
+// walk of the page table: one core then reads half of what the memory could give.
 #pragma once
 
 #include <cstddef>

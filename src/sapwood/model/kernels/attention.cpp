@@ -14,9 +14,13 @@ namespace {
 
 constexpr int kRowsPerBlock = 144;  // query rows of one sequence that share one conversion of a tile
 constexpr int kLeastRows = 36;      // of a block, where more blocks are wanted for the threads
-constexpr int kApartRows = 64;      // up to here a span's tiles are computed apart, trunks together, and merged afterwards
+constexpr int kApartRows = 64;      // of a span whose tiles are computed apart, trunks together, and merged afterwards
 constexpr int kPiecesPerThread = 8;
 constexpr int kMostTiles = 16;      // of one piece
+
+// The partials of a call take no more (32 MiB), but that each span of one query may have its own: those are at most
+// group / 64 of the keys that it reads. Beyond it spans are computed in blocks, which keep no partials.
+constexpr size_t kMostFloats = size_t{8} << 20;
 
 // A long span's queries against one kv head, tile after tile. Row r is query first + r / group, and query head
 // kv_head * group + r % group.
@@ -63,17 +67,23 @@ class Attention {
  private:
   template <class T>
   static int count(const std::vector<T>& v) { return static_cast<int>(v.size()); }
-  bool is_apart(int span) const { return spans_[span].rows * s_.group <= kApartRows; }
+  bool is_apart(int span) const { return partial_of_[span] != count(spans_); }
 
   void cut_spans() {
     partials_.reserve(spans_.size());
     for (int i = 0; i < count(spans_); ++i) {
-      if (!is_apart(i)) cut_blocks(i);
-      partial_of_.push_back(is_apart(i) ? count(partials_) : count(spans_));
-      if (!is_apart(i)) continue;
-      partials_.emplace_back(s_, spans_[i]);
-      floats_ += partials_.back().floats();
-      for (int q = 0; q < spans_[i].rows; ++q) apart_.push_back({i, q});
+      const Span& span = spans_[i];
+      const Partials partials(s_, span);
+      const bool fits = span.rows == 1 || floats_ + partials.floats() <= kMostFloats;
+      const bool apart = fits && span.rows * s_.group <= kApartRows;
+      partial_of_.push_back(apart ? count(partials_) : count(spans_));
+      if (!apart) {
+        cut_blocks(i);
+        continue;
+      }
+      partials_.push_back(partials);
+      floats_ += partials.floats();
+      for (int q = 0; q < span.rows; ++q) apart_.push_back({i, q});
     }
     // The last blocks see the most keys: start them first so that no thread is left alone with one.
     std::stable_sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) { return a.end > b.end; });
@@ -125,7 +135,8 @@ class Attention {
   void gather(int span, int query, int kv_head, float* q) const {
     const int dim = s_.heads.head_dim;
     const ptrdiff_t width = static_cast<ptrdiff_t>(s_.heads.heads + 2 * s_.heads.kv_heads) * dim;
-    const float* src = qkv_ + (spans_[span].first_row + query) * width + static_cast<ptrdiff_t>(kv_head) * s_.group * dim;
+    const ptrdiff_t head = static_cast<ptrdiff_t>(kv_head) * s_.group * dim;
+    const float* src = qkv_ + (spans_[span].first_row + query) * width + head;
     for (int r = 0; r < s_.group; ++r)
       for (int d = 0; d < dim; ++d) q[r * s_.ld + d] = src[r * dim + d] * s_.scale;
   }

@@ -31,8 +31,8 @@ struct Span {
   const int32_t* pages;    // page table covering positions 0 .. start + rows - 1
 };
 
-// One layer's pages: row (page, offset, kv head) is number (page * page_size + offset) * kv_heads + head. It holds head_dim
-// values; with q8 as int8, followed by their float32 scale.
+// One layer's pages: row (page, offset, kv head) is number (page * page_size + offset) * kv_heads + head. It holds
+// head_dim values; with q8 as int8, followed by their float32 scale.
 struct KvLayer {
   void* k;
   void* v;
@@ -60,8 +60,8 @@ void rope_and_store(Workers& workers, const std::vector<Span>& spans, float* qkv
 
 struct Stretch;
 
-// out[row][head·head_dim + d]. `stretches` are those of the spans (trunks.h). `window` 0 sees everything; w sees the last
-// w positions, the query's own included.
+// out[row][head·head_dim + d]. `stretches` are those of the spans (trunks.h). `window` 0 sees everything; w sees the
+// last w positions, the query's own included.
 void attention(Workers& workers, const std::vector<Span>& spans, const std::vector<Stretch>& stretches,
                const float* qkv, HeadShape shape, float scale, int window, KvLayer kv, float* out);
 

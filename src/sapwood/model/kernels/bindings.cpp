@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <limits>
@@ -83,6 +84,12 @@ Activation activation_named(const std::string& name) {
   throw std::invalid_argument("unknown activation: " + name);
 }
 
+const IntKernels& kernels_named(const std::string& name) {
+  for (const IntKernels* k : int_kernels())
+    if (name == k->name) return *k;
+  throw std::invalid_argument("no such variant of integer products on this machine: " + name);
+}
+
 // One layer's K and V pages; keeps the arrays alive.
 struct LayerPages {
   LayerPages(Pages k, Pages v, const std::string& type) : k_(k), v_(v) {
@@ -146,6 +153,7 @@ struct Recording {
   void run(Workers& workers, const Spans& spans) const {
     spans.stand_in_for(like, positions);
     nb::gil_scoped_release unlocked;
+    const auto turn = workers.turn();
     program.run(workers, spans);
   }
   Program<Spans> program;
@@ -163,6 +171,7 @@ void perform(Workers& workers, Recording* recording, const Spans* spans, Call ca
     return;
   }
   nb::gil_scoped_release unlocked;
+  const auto turn = workers.turn();
   call(workers, spans);
 }
 
@@ -189,10 +198,16 @@ void linear_(Workers& workers, ConstMatrix x, const PackedMatrix& w, Matrix out,
           x, nb::find(w), out, norm, bias);
 }
 
+// Whether each panel of one covers the outputs of the other's.
+bool paired(const PackedMatrix& a, const PackedMatrix& b) {
+  const auto same = [](const Panel& p, const Panel& q) { return p.first == q.first && p.width == q.width; };
+  return std::equal(a.panels().begin(), a.panels().end(), b.panels().begin(), b.panels().end(), same);
+}
+
 void gated_linear_(Workers& workers, ConstMatrix x, const PackedMatrix& gate, const PackedMatrix& up, Matrix out,
                    std::optional<ConstVector> norm, float eps, const std::string& activation, Recording* recording) {
-  require(gate.outputs() > 0 && cols(x) == gate.inputs() && gate.inputs() == up.inputs() && gate.outputs() == up.outputs() &&
-              cols(out) == gate.outputs() && rows(x) == rows(out) && gate.panels().size() == up.panels().size(),
+  require(gate.outputs() > 0 && cols(x) == gate.inputs() && gate.inputs() == up.inputs() && paired(gate, up) &&
+              cols(out) == gate.outputs() && rows(x) == rows(out),
           "gated_linear: shapes do not fit");
   const Input in = input(x, norm, eps);
   const Output to = output(out);
@@ -262,15 +277,19 @@ NB_MODULE(_native, m) {
 #else
   m.attr("variant") = "generic";
 #endif
-  m.attr("integer_variant") = int_kernels().name;
+  std::vector<std::string> variants;
+  for (const IntKernels* k : int_kernels()) variants.push_back(k->name);
+  m.attr("integer_variants") = nb::tuple(nb::cast(variants));
   nb::class_<Workers>(m, "Workers")
       .def(nb::init<int>(), "threads"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("threads", &Workers::threads);
+      .def_prop_ro("threads", &Workers::threads)
+      .def_prop_ro("scratch_bytes", &Workers::scratch_bytes);
   nb::class_<Arena>(m, "Arena").def(nb::init<>());
   nb::class_<PackedMatrix>(m, "PackedMatrix")
-      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena) {
-        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena));
-      }, "inputs"_a, "compute"_a, "arena"_a)
+      .def("__init__", [](PackedMatrix* w, int inputs, const std::string& compute, std::shared_ptr<Arena> arena,
+                          const std::string& variant) {
+        new (w) PackedMatrix(inputs, compute_named(compute), std::move(arena), kernels_named(variant));
+      }, "inputs"_a, "compute"_a, "arena"_a, "variant"_a)
       .def("append", [](PackedMatrix& w, const std::string& format, Bytes data) {
         const Format f = format_named(format);
         nb::gil_scoped_release unlocked;

@@ -5,7 +5,7 @@
 
 namespace sapwood {
 
-#ifdef SAPWOOD_X86
+#ifdef SAPWOOD_AVX2
 const IntKernels kBaseKernels = {"avx2", int_base::direct, int_base::direct8, int_base::expand, int_base::tiled};
 #else
 const IntKernels kBaseKernels = {"generic", int_base::direct, int_base::direct8, int_base::expand, int_base::tiled};
@@ -13,20 +13,23 @@ const IntKernels kBaseKernels = {"generic", int_base::direct, int_base::direct8,
 
 namespace {
 
-const IntKernels& best() {
-#ifdef SAPWOOD_X86
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) return kAvx512VnniKernels;
-  if (__builtin_cpu_supports("avxvnni")) return kAvxVnniKernels;
+std::vector<const IntKernels*> found() {
+  std::vector<const IntKernels*> all;
+#ifdef SAPWOOD_AVX512VNNI
+  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl")) all.push_back(&kAvx512VnniKernels);
 #endif
-  return kBaseKernels;
+#ifdef SAPWOOD_AVXVNNI
+  if (__builtin_cpu_supports("avxvnni")) all.push_back(&kAvxVnniKernels);
+#endif
+  all.push_back(&kBaseKernels);
+  return all;
 }
 
 }  // namespace
 
-const IntKernels& int_kernels() {
-  static const IntKernels& chosen = best();
-  return chosen;
+const std::vector<const IntKernels*>& int_kernels() {
+  static const std::vector<const IntKernels*> all = found();
+  return all;
 }
 
 }  // namespace sapwood

@@ -9,6 +9,8 @@
 // Σ over the block in int32, exact (127·32768·32 < 2^31); float() rounds to nearest even (q8_0 alone needs it).
 #pragma once
 
+#include <vector>
+
 #include "int_rows.h"
 #include "packed.h"
 
@@ -35,12 +37,9 @@ struct IntKernels {
 
 constexpr size_t expanded_bytes(int inputs) { return static_cast<size_t>(inputs) * kPanel * 2 + inputs / kBlock * 128; }
 
-// The best that this machine runs. All give the same bits.
-const IntKernels& int_kernels();
+// Those that this machine runs, the best first. All give the same bits.
+const std::vector<const IntKernels*>& int_kernels();
 
-extern const IntKernels kBaseKernels;
-#ifdef SAPWOOD_X86
-extern const IntKernels kAvxVnniKernels, kAvx512VnniKernels;
-#endif
+extern const IntKernels kBaseKernels, kAvxVnniKernels, kAvx512VnniKernels;
 
 }  // namespace sapwood

@@ -5,6 +5,7 @@
 
 namespace sapwood {
 
-const IntKernels kAvx512VnniKernels = {"avx512-vnni", int_avx512vnni::direct, int_avx512vnni::direct8, int_avx512vnni::expand, int_avx512vnni::tiled};
+const IntKernels kAvx512VnniKernels = {"avx512-vnni", int_avx512vnni::direct, int_avx512vnni::direct8,
+                                       int_avx512vnni::expand, int_avx512vnni::tiled};
 
 }  // namespace sapwood

@@ -5,6 +5,7 @@
 
 namespace sapwood {
 
-const IntKernels kAvxVnniKernels = {"avx-vnni", int_avxvnni::direct, int_avxvnni::direct8, int_avxvnni::expand, int_avxvnni::tiled};
+const IntKernels kAvxVnniKernels = {"avx-vnni", int_avxvnni::direct, int_avxvnni::direct8, int_avxvnni::expand,
+                                    int_avxvnni::tiled};
 
 }  // namespace sapwood

@@ -1,8 +1,6 @@
 // The kernels of one variant; see int_kernels.h.
 #pragma once
 
-#include <type_traits>
-
 #include "int_formats.h"
 #include "int_kernels.h"
 

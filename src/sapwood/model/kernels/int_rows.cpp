@@ -1,7 +1,6 @@
 #include "int_rows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 

@@ -119,8 +119,8 @@ SAPWOOD_INLINE Columns half_bytes(const Columns& bytes) {
   return c;
 }
 
-// sums[c] += the products of four nibbles w[c] and four int8 in x; in int16 where the machine does so, which holds a block
-// (32·15·127 / 2 < 2^15). Written out as dot() is.
+// sums[c] += the products of four nibbles w[c] and four int8 in x; in int16 where the machine does so, which holds a
+// block (32·15·127 / 2 < 2^15). Written out as dot() is.
 SAPWOOD_INLINE void dot4(Columns& sums, const Columns& w, int32_t x) {
   const i32x8 four = {x, x, x, x, x, x, x, x};
 #pragma GCC unroll 2

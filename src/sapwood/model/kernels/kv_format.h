@@ -1,10 +1,9 @@
 // How each KV type lies in a page and how it is widened to float32: one policy per type.
 //
-// Columns takes 8 dimensions of 16 keys and hands them out dimension by dimension with the keys as lanes. 16-bit keys are
-// transposed as they are, before they are widened: half the shuffles.
+// Columns takes 8 dimensions of 16 keys and hands them out dimension by dimension with the keys as lanes. 16-bit keys
+// are transposed as they are, before they are widened: half the shuffles.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "attention.h"
@@ -101,7 +100,9 @@ struct Bf16Kv {
   static SAPWOOD_INLINE f32x8 widened(__m128i words) {
     return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16);
   }
-  static SAPWOOD_INLINE f32x8 values(const uint8_t* row, int d, float) { return widened(WordColumns::words(row + 2 * d)); }
+  static SAPWOOD_INLINE f32x8 values(const uint8_t* row, int d, float) {
+    return widened(WordColumns::words(row + 2 * d));
+  }
   struct Columns : WordColumns {
     SAPWOOD_INLINE Columns(const uint8_t* const* rows, int d, int) : WordColumns(rows, 2 * static_cast<size_t>(d)) {}
     SAPWOOD_INLINE KeyLanes operator[](int i) const { return {widened(low(i)), widened(high(i))}; }
@@ -144,7 +145,9 @@ struct ByteKv {
         t[i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(bytes(rows[i] + d), bytes(rows[i + 8] + d)));
       transpose_words(t);
     }
-    static SAPWOOD_INLINE __m128i bytes(const uint8_t* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+    static SAPWOOD_INLINE __m128i bytes(const uint8_t* p) {
+      return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    }
     static SAPWOOD_INLINE f32x8 widened(__m128i words) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(words)); }
     SAPWOOD_INLINE KeyLanes operator[](int i) const {
       return {widened(_mm256_castsi256_si128(t[i])) * low, widened(_mm256_extracti128_si256(t[i], 1)) * high};

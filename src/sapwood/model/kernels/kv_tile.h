@@ -11,8 +11,8 @@ inline int padded(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
 int row_bytes(KvType type, int head_dim);
 
-// The tokens of one tile: each one's rows of kv head 0; head h lies h rows further. Beyond `count` the last is repeated,
-// so that whole vectors of keys may be read; nobody looks at their scores.
+// The tokens of one tile: each one's rows of kv head 0; head h lies h rows further. Beyond `count` the last is
+// repeated, so that whole vectors of keys may be read; nobody looks at their scores.
 struct TileRows {
   const uint8_t* k[kTileKeys];
   const uint8_t* v[kTileKeys];

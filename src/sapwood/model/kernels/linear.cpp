@@ -1,6 +1,7 @@
 #include "linear.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "formats.h"
 #include "int_kernels.h"
@@ -22,12 +23,13 @@ struct Rows {
   Rows from(int row, int n) const { return {x + row * ld, ld, n}; }
 };
 
-// The rows of a call as its panels want them: float32, 16-bit integers, or both.
+// The rows of a call in each form that some of its panels want: float32, 16-bit and 8-bit integers.
 struct Inputs {
   Rows floats;
   IntRows ints;
   Int8Rows bytes;
   int count;
+  const IntKernels& kernels;
 };
 
 // Which of them some panel of a call wants.
@@ -55,7 +57,8 @@ Common common(Workers& workers, int rows, int width, Wanted w) {
   for (size_t size : sizes) total += size;
   at[0] = workers.common(total);
   for (int i = 0; i < 8; ++i) at[i + 1] = at[i] + sizes[i];
-  return {at[2], at[3], at[4], at[5], at[6], at[7], reinterpret_cast<int16_t*>(at[0]), reinterpret_cast<int8_t*>(at[1])};
+  return {at[2], at[3], at[4], at[5],
+          at[6], at[7], reinterpret_cast<int16_t*>(at[0]), reinterpret_cast<int8_t*>(at[1])};
 }
 
 void quantise(const float* x, int width, int row, Wanted w, const Common& to) {
@@ -67,9 +70,9 @@ void quantise(const float* x, int width, int row, Wanted w, const Common& to) {
 }
 
 // Each row is normed and quantised once, before all pieces.
-Inputs prepared(Workers& workers, Input in, int width, Wanted w) {
+Inputs prepared(Workers& workers, Input in, int width, Wanted w, const IntKernels& kernels) {
   const Rows given = {in.x, in.ld, in.rows};
-  if (!w.ints && !w.bytes && !in.norm) return {given, {}, {}, in.rows};
+  if (!w.ints && !w.bytes && !in.norm) return {given, {}, {}, in.rows, kernels};
   w.floats = w.floats && in.norm;
   const Common to = common(workers, in.rows, width, w);
   constexpr int kPiece = 16;
@@ -88,7 +91,8 @@ Inputs prepared(Workers& workers, Input in, int width, Wanted w) {
   return {w.floats ? Rows{to.floats, width, in.rows} : given,
           {to.q, width, to.scales, to.sums, in.rows},
           {to.bytes, width, to.byte_scales, to.block_scales, to.byte_sums, in.rows},
-          in.rows};
+          in.rows,
+          kernels};
 }
 
 // Up to so many rows, weights are unpacked in registers; beyond it, once into scratch. q4 needs more registers.
@@ -128,24 +132,24 @@ void direct_rows(const Panel* panels, int depth, Rows rows, float (*out)[kFewRow
   });
 }
 
-void int_direct(const Panel& panel, int depth, IntRows rows, float (*out)[kPanel]) {
+void int_direct(const IntKernels& kernels, const Panel& panel, int depth, IntRows rows, float (*out)[kPanel]) {
   for (int first = 0; first < rows.count; first += kIntDirectRows)
-    int_kernels().direct(panel, depth, rows.from(first, std::min(kIntDirectRows, rows.count - first)), out + first);
+    kernels.direct(panel, depth, rows.from(first, std::min(kIntDirectRows, rows.count - first)), out + first);
 }
 
-void int8_direct(const Panel& panel, int depth, Int8Rows rows, float (*out)[kPanel]) {
+void int8_direct(const IntKernels& kernels, const Panel& panel, int depth, Int8Rows rows, float (*out)[kPanel]) {
   for (int first = 0; first < rows.count; first += kIntRows)
-    int_kernels().direct8(panel, depth, rows.from(first, std::min(kIntRows, rows.count - first)), out + first);
+    kernels.direct8(panel, depth, rows.from(first, std::min(kIntRows, rows.count - first)), out + first);
 }
 
 // Handles panels[0] and, where one row's chain alone would wait for itself, panels[1]; says how many.
 int direct_some(const Panel* panels, int left, int depth, const Inputs& x, float (*out)[kFewRows][kPanel]) {
   if (panels[0].compute == Compute::integer) {
-    int_direct(panels[0], depth, x.ints, out[0]);
+    int_direct(x.kernels, panels[0], depth, x.ints, out[0]);
     return 1;
   }
   if (panels[0].compute == Compute::int8) {
-    int8_direct(panels[0], depth, x.bytes, out[0]);
+    int8_direct(x.kernels, panels[0], depth, x.bytes, out[0]);
     return 1;
   }
   const bool registers = x.count == 1 || (x.count == 2 && !has_blocks(panels[0].format));
@@ -160,20 +164,20 @@ size_t unpacked_floats(int depth) {
 }
 
 // A panel's weights as tiled_rows() wants them, in scratch unless they lie so already.
-const float* unpacked(const Panel& panel, int depth, float* scratch) {
+const float* unpacked(const IntKernels& kernels, const Panel& panel, int depth, float* scratch) {
   if (panel.compute == Compute::int8) return nullptr;
   if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
-  if (panel.compute == Compute::integer) int_kernels().expand(panel, depth, reinterpret_cast<uint8_t*>(scratch));
+  if (panel.compute == Compute::integer) kernels.expand(panel, depth, reinterpret_cast<uint8_t*>(scratch));
   else unpack_panel(panel, depth, scratch);
   return scratch;
 }
 
 void tiled_rows(const Panel& panel, const float* weights, int depth, const Inputs& x, int first, int rows,
                 float (*out)[kPanel]) {
-  if (panel.compute == Compute::int8) return int_kernels().direct8(panel, depth, x.bytes.from(first, rows), out);
+  if (panel.compute == Compute::int8) return x.kernels.direct8(panel, depth, x.bytes.from(first, rows), out);
   if (panel.compute == Compute::integer) {
     const uint8_t* expanded = reinterpret_cast<const uint8_t*>(weights);
-    return int_kernels().tiled(expanded, panel.format, depth, x.ints.from(first, rows), out);
+    return x.kernels.tiled(expanded, panel.format, depth, x.ints.from(first, rows), out);
   }
   const Rows some = x.floats.from(first, rows);
   with_rows(rows, [&](auto r) {
@@ -239,7 +243,7 @@ int group_size(bool few_rows) { return few_rows ? 2 * kPanelGroup : kPanelGroup;
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
   const int depth = w.inputs();
   const auto& panels = w.panels();
-  const Inputs x = prepared(workers, in, depth, wanted(w));
+  const Inputs x = prepared(workers, in, depth, wanted(w), w.kernels());
   in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count <= direct_limit(panels[0])),
             [&](int row, int count, int first, int last, int thread) {
     float* scratch = workers.scratch(thread, unpacked_floats(depth));
@@ -250,7 +254,7 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
         for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
         continue;
       }
-      const float* weights = unpacked(panels[p], depth, scratch);
+      const float* weights = unpacked(x.kernels, panels[p], depth, scratch);
       in_tiles(count, [&](int first_row, int n) {
         tiled_rows(panels[p], weights, depth, x, row + first_row, n, t);
         finish(panels[p], row + first_row, n, t, out, epilogue);
@@ -264,8 +268,8 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
                   Output out) {
   const int depth = gate.inputs();
   const Wanted a = wanted(gate), b = wanted(up);
-  const Inputs x =
-      prepared(workers, in, depth, {a.floats || b.floats, a.ints || b.ints, a.bytes || b.bytes});
+  const Wanted either = {a.floats || b.floats, a.ints || b.ints, a.bytes || b.bytes};
+  const Inputs x = prepared(workers, in, depth, either, gate.kernels());
   const int few_limit = std::min(direct_limit(gate.panels()[0]), direct_limit(up.panels()[0]));
   in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count <= few_limit) / 2,
             [&](int row, int count, int first, int last, int thread) {
@@ -281,11 +285,11 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
         continue;
       }
       // One panel after the other: both at once do not fit into the first cache.
-      const float* gw = unpacked(gp, depth, scratch);
+      const float* gw = unpacked(x.kernels, gp, depth, scratch);
       in_tiles(count, [&](int first_row, int n) {
         tiled_rows(gp, gw, depth, x, row + first_row, n, g + first_row);
       });
-      const float* uw = unpacked(upp, depth, scratch);
+      const float* uw = unpacked(x.kernels, upp, depth, scratch);
       in_tiles(count, [&](int first_row, int n) {
         tiled_rows(upp, uw, depth, x, row + first_row, n, u);
         activated_times(activation, g + first_row, u, n, u);

@@ -26,8 +26,8 @@ struct Output {
   ptrdiff_t ld;
 };
 
-// out[m][n] = sum over k of x[m][k] * w[n][k]: one chain of fused multiply-adds in ascending k, or, in panels for integer
-// products, what int_kernels.h says.
+// out[m][n] = sum over k of x[m][k] * w[n][k]: one chain of fused multiply-adds in ascending k, or, in panels for
+// integer products, what int_kernels.h says.
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue);
 
 enum class Activation { silu, gelu_tanh };

@@ -132,7 +132,8 @@ struct OnlineSink {
       const Meeting m = meet(max[first + r], strip.max[r]);
       max[first + r] = m.top, old[r] = m.old, fresh[r] = m.fresh;
     }
-    for (int r = 0; r < kStripRows; r += kLanes) store(old + r, exp8(load(old + r))), store(fresh + r, exp8(load(fresh + r)));
+    for (int r = 0; r < kStripRows; r += kLanes)
+      store(old + r, exp8(load(old + r))), store(fresh + r, exp8(load(fresh + r)));
     for (int r = 0; r < strip.count; ++r)
       if (!strip.keys[r].empty()) sum[first + r] = merged(sum[first + r], old[r], strip.sum[r], fresh[r]);
   }

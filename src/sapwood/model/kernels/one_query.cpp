@@ -1,7 +1,5 @@
 #include "one_query.h"
 
-#include <algorithm>
-
 #include "kv_format.h"
 #include "softmax.h"
 
@@ -9,7 +7,8 @@ namespace sapwood {
 
 namespace {
 
-// A few lines at a time, for asked for at once they would block the loads behind them. While a step works on 8 dimensions of 16 keys: a quarter of the next tile's same keys, 32 dimensions of them.
+// A few lines at a time, for asked for at once they would block the loads behind them: beside each step of 8 dimensions
+// of 16 keys, 32 dimensions of a quarter of the same keys of the next tile.
 template <class Kv>
 SAPWOOD_INLINE void fetch_keys(const uint8_t* const* next, ptrdiff_t head, int d) {
   const int step = d / kColumnDims;
@@ -38,7 +37,10 @@ SAPWOOD_INLINE void score(const AttentionShape& s, const uint8_t* const* keys, K
         }
       }
     }
-    for (int r = 0; r < R; ++r) store(scores + r * kTileKeys + j, low[r]), store(scores + r * kTileKeys + j + 8, high[r]);
+    for (int r = 0; r < R; ++r) {
+      float* at = scores + r * kTileKeys + j;
+      store(at, low[r]), store(at + kLanes, high[r]);
+    }
   }
 }
 

@@ -2,15 +2,15 @@
 //
 // One panel, K inputs:
 //   f32, f16, bf16   [K][16] elements
-//   q8               per block of 32 k: 16 scales (f16), then [32][16] int8
+//   q8_0             per block of 32 k: 16 scales (f16), then [32][16] int8
 //   q4_0             per block of 32 k: 16 scales (f16), then [16][16] bytes; byte = k even (low), k odd (high)
 //   q4_1             the same with 16 minima (f16) after the scales
 //
 // The same for integer products (Compute::integer), where a pair of k lies side by side:
-//   q8               after the scales [16 pairs][16][2] int8
-//   q4_0, q4_1       after the scales [4][16][2] words of 16 bits; word [g][c][j] holds k = 8g + 2i + j in its bits 4i..4i+3,
-//                    for q4_0 less 8, in two's complement
-// For products with 8-bit rows (Compute::int8; q8 is as for 16 bits):
+//   q8_0             after the scales [16 pairs][16][2] int8
+//   q4_0, q4_1       after the scales [4][16][2] words of 16 bits; word [g][c][j] holds k = 8g + 2i + j in its
+//                    bits 4i..4i+3, for q4_0 less 8, in two's complement
+// For products with 8-bit rows (Compute::int8; q8_0 is as for 16 bits):
 //   q4_0, q4_1       after the scales [4][16][4] bytes; byte [g][c][j] holds k = 8g + j (low) and 8g + 4 + j (high)
 #pragma once
 
@@ -41,10 +41,13 @@ struct Panel {
   Compute compute;
 };
 
+struct IntKernels;
+
 class PackedMatrix {
  public:
-  PackedMatrix(int inputs, Compute compute, std::shared_ptr<Arena> arena)
-      : inputs_(inputs), compute_(compute), arena_(std::move(arena)) {}
+  // `kernels` do its integer products.
+  PackedMatrix(int inputs, Compute compute, std::shared_ptr<Arena> arena, const IntKernels& kernels)
+      : inputs_(inputs), compute_(compute), kernels_(kernels), arena_(std::move(arena)) {}
   PackedMatrix(const PackedMatrix&) = delete;
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
@@ -54,6 +57,7 @@ class PackedMatrix {
   int inputs() const { return inputs_; }
   int outputs() const { return outputs_; }
   size_t bytes() const { return bytes_; }
+  const IntKernels& kernels() const { return kernels_; }
   const std::vector<Panel>& panels() const { return panels_; }
 
   // Whether some panel is multiplied that way.
@@ -62,6 +66,7 @@ class PackedMatrix {
  private:
   int inputs_;
   Compute compute_;
+  const IntKernels& kernels_;
   bool uses_[3] = {};
   int outputs_ = 0;
   size_t bytes_ = 0;

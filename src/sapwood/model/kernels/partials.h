@@ -1,10 +1,7 @@
-// What a tile gave to each row of the spans whose tiles are computed apart, and how a row's tiles are merged afterwards.
+// What a tile gave to each row of the spans whose tiles are computed apart, and how a row's tiles are merged.
 #pragma once
 
-#include <vector>
-
 #include "attention.h"
-#include "kv_tile.h"
 #include "softmax.h"
 
 namespace sapwood {

@@ -3,7 +3,6 @@
 // Built with -ffp-contract=off: a multiply and an add fuse only where fma() says so.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -148,7 +147,5 @@ SAPWOOD_INLINE f32x8 exp8(f32x8 x) {
   const f32x8 y = p * (f32x8)scale_bits;
   return dead ? splat(0.0f) : y;
 }
-
-SAPWOOD_INLINE float exp1(float x) { return exp8(splat(x))[0]; }
 
 }  // namespace sapwood

@@ -17,8 +17,8 @@ struct Stretch {
   std::vector<int> spans;  // ascending
 };
 
-// Cuts the tiles of all spans into stretches: the compressed trie over the page tables. With `share` false each span has
-// one stretch to itself.
+// Cuts the tiles of all spans into stretches: the compressed trie over the page tables. With `share` false each span
+// has one stretch to itself.
 std::vector<Stretch> stretches_of(const std::vector<Span>& spans, int page_size, bool share);
 
 }  // namespace sapwood

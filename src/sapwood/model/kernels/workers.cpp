@@ -84,7 +84,6 @@ void Workers::wait_for_helpers() const {
 }
 
 void Workers::run(int count, const std::function<void(int, int)>& piece) {
-  std::lock_guard<std::mutex> turn(turn_);
   if (others_.empty() || count <= 1) {
     for (int i = 0; i < count; ++i) piece(i, 0);
     return;
@@ -114,5 +113,11 @@ float* Workers::scratch(int thread, size_t floats) {
 }
 
 float* Workers::common(size_t floats) { return scratch(threads(), floats); }
+
+size_t Workers::scratch_bytes() const {
+  size_t floats = 0;
+  for (const auto& s : scratch_) floats += s.size();
+  return floats * sizeof(float);
+}
 
 }  // namespace sapwood

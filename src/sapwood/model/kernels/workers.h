@@ -1,8 +1,8 @@
 // A small thread pool that hands out pieces from an atomic counter.
 //
 // A static split makes everyone wait for the thread that lost its core; small pieces do not, and a helper that was not
-// scheduled in time is not waited for at all. Which thread takes which piece never changes a bit: a piece writes its own
-// outputs and no piece reduces into another's.
+// scheduled in time is not waited for at all. Which thread takes which piece never changes a bit: a piece writes its
+// own outputs and no piece reduces into another's.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,10 @@ class Workers {
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
-  // Calls piece(i, thread) once for each i in [0, count); returns when all are done. One caller at a time.
+  // Callers that share workers hold their turn for a whole op, from its first use of scratch to its last run.
+  std::unique_lock<std::mutex> turn() { return std::unique_lock<std::mutex>(turn_); }
+
+  // Calls piece(i, thread) once for each i in [0, count); returns when all are done.
   // If pieces throw, the rest still runs and then the first exception is thrown here.
   void run(int count, const std::function<void(int, int)>& piece);
 
@@ -34,6 +37,9 @@ class Workers {
 
   // Scratch floats that all pieces of the next run may read; owned by the caller of run().
   float* common(size_t floats);
+
+  // What all scratch takes by now.
+  size_t scratch_bytes() const;
 
  private:
   void serve(int thread);
