@@ -13,6 +13,7 @@ from ..asking import Ask, Server
 from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Measure
+from ..stats import percentile
 
 
 class Case(Protocol):
@@ -66,6 +67,23 @@ class Timed:
     @property
     def tokens(self) -> int:
         return sum(answer.tokens for answer in self.answers)
+
+    @property
+    def throughput(self) -> float:
+        """Answers a second."""
+        return len(self.answers) / self.seconds
+
+    def first_token_ms(self, share: float) -> float:
+        """Percentile of the time to the first token, in milliseconds."""
+        return percentile([1e3 * answer.first_token for answer in self.answers], share)
+
+    def under_load(self) -> dict[str, float]:
+        """What is told of many requests at once: `throughput`, `ttft_p50`, `ttft_p95`."""
+        return {
+            "throughput": self.throughput,
+            "ttft_p50": self.first_token_ms(0.5),
+            "ttft_p95": self.first_token_ms(0.95),
+        }
 
 
 async def ask_all(server: Server, asks: Sequence[Ask], at_once: int) -> Timed:

@@ -11,7 +11,6 @@ from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
-from ..stats import percentile
 from .base import ask_all, joined
 
 
@@ -62,13 +61,7 @@ class Documents:
             for question in range(self.questions)
             for number, text in enumerate(texts)
         ]
-        timed = await ask_all(server, asks, self.at_once)
-        waits = [1e3 * answer.first_token for answer in timed.answers]
-        return {
-            "throughput": len(asks) / timed.seconds,
-            "ttft_p50": percentile(waits, 0.5),
-            "ttft_p95": percentile(waits, 0.95),
-        }
+        return (await ask_all(server, asks, self.at_once)).under_load()
 
 
 def case(size: Size) -> Documents:

@@ -14,7 +14,7 @@ from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Goal, Measure
 from ..sizes import Size, sized
-from ..stats import percentile
+from .base import Timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,7 @@ class MultiTurn:
         talks = await asyncio.gather(*(one(i) for i in range(self.conversations)))
         seconds = time.perf_counter() - start
         answers = [answer for talk in talks for answer in talk]
-        waits = [1e3 * answer.first_token for answer in answers]
-        values: dict[str, float] = {
-            "throughput": self.conversations * self.turns / seconds,
-            "ttft_p50": percentile(waits, 0.5),
-            "ttft_p95": percentile(waits, 0.95),
-        }
+        values = Timed(tuple(answers), seconds).under_load()
         counts = [answer.prompt_tokens for answer in answers if answer.prompt_tokens is not None]
         if len(counts) == len(answers):
             values["prompt_tokens"] = sum(counts)

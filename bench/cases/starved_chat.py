@@ -14,7 +14,7 @@ from ..needs import Needs
 from ..prompts import Prompts
 from ..rows import Measure
 from ..sizes import Size, sized
-from ..stats import percentile
+from .base import Timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,8 @@ class StarvedChat:
         for count in range(self.turns):
             answers += await asyncio.gather(*(turn(number, count) for number in range(self.conversations)))
         seconds = time.perf_counter() - start
-        return {
-            "throughput": len(answers) / seconds,
-            "ttft_p95": percentile([1e3 * answer.first_token for answer in answers], 0.95),
-        }
+        timed = Timed(tuple(answers), seconds)
+        return {"throughput": timed.throughput, "ttft_p95": timed.first_token_ms(0.95)}
 
 
 def case(size: Size) -> StarvedChat:

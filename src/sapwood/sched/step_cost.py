@@ -22,7 +22,6 @@ _REMEMBERED = 1024
 
 _FEW_ROWS = 32
 
-
 _LEAST = 1e-9
 """No step is faster: it was not measured."""
 
