@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from sapwood.sim.cost import CostModel, StepShape
+from sapwood.sim.flops import FlopCost
+from sapwood.sim.hardware import Hardware, hardware_named
+from sapwood.sim.model_shape import ModelShape, shape_named
 from sapwood.sim.trace import Trace, TraceRequest
 
-__all__ = ["CostModel", "StepShape", "Trace", "TraceRequest"]
+__all__ = [
+    "CostModel",
+    "FlopCost",
+    "Hardware",
+    "ModelShape",
+    "StepShape",
+    "Trace",
+    "TraceRequest",
+    "hardware_named",
+    "shape_named",
+]
