@@ -7,13 +7,13 @@
 
 A block of `unit_tokens` tokens has a name that stands for itself and all before it, so two requests share just the
 blocks at whose start they agree in all names. With a unit of 1 the names are token ids. What a trace does not name (a
-reply, as a rule) is nobody else's.
+reply, as a rule, or the tail of a prompt where blocks are whole) is nobody else's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ class TraceRequest:
     Attributes:
         arrival: seconds since the trace began.
         names: int32 [ceil(known_tokens / unit_tokens)], of prompt and reply; the last may stand for a partial block.
-        known_tokens: tokens that `names` covers: at least the prompt, at most prompt and reply.
+        known_tokens: tokens that `names` covers, from the start; at most prompt and reply.
         session: a number that the requests of one conversation or agent share; unique to it if there is none.
         scope: whose cache it may share: the index of a name in the trace's `scopes`.
     """
@@ -50,7 +50,7 @@ class TraceRequest:
                 f"a request at {self.arrival} s has {self.prompt_tokens} prompt tokens and {self.output_tokens} "
                 "output tokens; at least 0 s, 1 and 0 were expected"
             )
-        if not self.prompt_tokens <= self.known_tokens <= self.prompt_tokens + self.output_tokens:
+        if not 0 <= self.known_tokens <= self.prompt_tokens + self.output_tokens:
             raise UsageError(
                 f"names cover {self.known_tokens} tokens of a request of {self.prompt_tokens} + {self.output_tokens}"
             )
@@ -123,6 +123,21 @@ class Trace:
             int(self.known_tokens[index]),
             int(self.sessions[index]),
             int(self.scopes[index]),
+        )
+
+    def where(self, chosen: NDArray[np.bool_]) -> Trace:
+        """The requests chosen, bool [n], and no others."""
+        lengths = np.diff(self.offsets)
+        return replace(
+            self,
+            arrivals=self.arrivals[chosen],
+            prompt_tokens=self.prompt_tokens[chosen],
+            output_tokens=self.output_tokens[chosen],
+            known_tokens=self.known_tokens[chosen],
+            sessions=self.sessions[chosen],
+            scopes=self.scopes[chosen],
+            names=self.names[np.repeat(chosen, lengths)],
+            offsets=np.concatenate(([0], np.cumsum(lengths[chosen], dtype=np.int64))),
         )
 
     def __iter__(self) -> Iterator[TraceRequest]:
