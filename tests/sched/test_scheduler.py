@@ -388,9 +388,9 @@ def test_verbs_out_of_turn_are_refused() -> None:
     sequence = bench.add(range(5))
     plan = bench.scheduler.schedule()
     assert plan is not None
-    with pytest.raises(RuntimeError, match="apply its result first"):
+    with pytest.raises(RuntimeError, match="apply it first"):
         bench.scheduler.schedule()
-    with pytest.raises(RuntimeError, match="apply its result first"):
+    with pytest.raises(RuntimeError, match="apply it first"):
         bench.scheduler.abort(sequence.id)
     bench.apply(plan)
     with pytest.raises(ValueError, match="does not answer"):

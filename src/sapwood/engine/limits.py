@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.errors import ContextLengthError, RequestError
+from sapwood.errors import RequestError
 from sapwood.plan import GuideMaker
+from sapwood.sched import Bounds
 from sapwood.types import MOST_WISHES, Request
 
 _MOST_PRIORITY = 2**31 - 1
@@ -52,11 +53,6 @@ class Limits:
     """Whether the cache can keep something longer than the rest."""
     guides: GuideMaker | None = None
     """What keeps answers within grammars, if anything can."""
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of prompt and answer together; the last one of an answer needs no place in the pool."""
-        return min(self.context, self.pool + 1)
 
     def check(self, request: Request) -> None:
         """All of `admit` that does not look at each prompt token, so it costs the same for any length."""
@@ -152,28 +148,7 @@ class Limits:
         self.guides.check(constraint)
 
     def _max_len(self, request: Request) -> int:
-        prompt, answer = len(request.prompt), request.params.max_tokens
-        if answer is None:
-            # As many as fit, but room for at least one.
-            self._check_total(prompt, 1)
-            return self.longest
-        self._check_total(prompt, answer)
-        return prompt + answer
-
-    def _check_total(self, prompt: int, answer: int) -> None:
-        total = prompt + answer
-        asked = f"the prompt has {prompt} tokens and up to {answer} are to be generated, {total} in all"
-        hint = "shorten the prompt or lower max_tokens"
-        if total > self.context:
-            raise ContextLengthError(
-                f"{asked}; the context is limited to {self.context} tokens", param="prompt", hint=hint
-            )
-        if total > self.pool + min(answer, 1):
-            raise ContextLengthError(
-                f"{asked}; the KV pool holds {self.pool} tokens",
-                param="prompt",
-                hint=f"{hint}, or start the server with more --kv-memory",
-            )
+        return Bounds(self.context, self.pool).max_len(len(request.prompt), request.params.max_tokens)
 
 
 def _first_outside(ids: Iterable[int], vocab_size: int) -> int | None:

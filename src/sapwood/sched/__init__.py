@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sapwood.sched.bounds import Bounds
+from sapwood.sched.coast import Coast
 from sapwood.sched.draft import Drafts
 from sapwood.sched.order import Order, order_for
 from sapwood.sched.outcome import Admitted, Notice, Outcome, Refused
@@ -10,6 +12,8 @@ from sapwood.sched.sequence import Reuse, Sequence
 
 __all__ = [
     "Admitted",
+    "Bounds",
+    "Coast",
     "Drafts",
     "Notice",
     "Order",

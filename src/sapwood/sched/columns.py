@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,6 +119,14 @@ class WaitingTable:
     def returning(self) -> list[Sequence]:
         """Those that were preempted."""
         return [self._sequences[row] for row in np.flatnonzero(self.column("returning")).tolist()]
+
+    def oldest_if_returning(self) -> Sequence | None:
+        """The oldest of all, if it was preempted."""
+        row = int(np.lexsort((self.column("sample"), self.column("arrival")))[0])
+        return self._sequences[row] if self._entries[row]["returning"] else None
+
+    def sequences(self) -> Iterator[Sequence]:
+        return iter(self._sequences)
 
     def view(self, patience: int, latest: Sequence | None) -> Waiting:
         entries = self._entries[: len(self)]

@@ -44,6 +44,7 @@ from sapwood.errors import OutOfPagesError
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.sched.accounting import reuse_of
 from sapwood.sched.beside_pins import make_room, reaches_its_end
+from sapwood.sched.coast import Coast, coast_of
 from sapwood.sched.draft import Drafts
 from sapwood.sched.in_flight import InFlight, Overlap, follow
 from sapwood.sched.letting_go import commit, release, vacate
@@ -87,7 +88,7 @@ class Scheduler:
         self._notices: list[Notice] = []
         self._planned: StepPlan | None = None
         self._step = 0
-        self._preemptions = 0
+        self.preemptions = 0
 
     @property
     def running(self) -> int:
@@ -96,10 +97,6 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         return len(self._queue)
-
-    @property
-    def preemptions(self) -> int:
-        return self._preemptions
 
     @property
     def running_requests(self) -> int:
@@ -158,6 +155,14 @@ class Scheduler:
         self._planned = StepPlan(self._step, tuple(works), self._cache.flushes)
         return self._planned
 
+    def coast(self) -> Coast | None:
+        """Steps that need no orders, as all that they do is draw (`coast`); None if the next is not one."""
+        self._expect_between_steps("coast")
+        if self._drafts is not None or (self._order.preempts and self._may_displace()):
+            return None
+        ranked = sorted(self._running.values(), key=self._rank)
+        return coast_of(self._cache, self._queue, ranked, self._chunk_tokens, self._max_running)
+
     def apply(self, result: StepResult, seconds: float = 0.0) -> list[Outcome]:
         """Take in a step's result: commit what was computed, append what was drawn. In the plan's order.
 
@@ -168,8 +173,7 @@ class Scheduler:
             raise ValueError(f"the result of step {result.step} does not answer {plan and plan.step}")
         if self._drafts is not None:
             self._drafts.saw(plan, seconds)
-        pairs = zip(plan.works, result.results, strict=True)
-        return [self._apply_one(work, answer) for work, answer in pairs]
+        return [self._apply_one(*pair) for pair in zip(plan.works, result.results, strict=True)]
 
     def _apply_one(self, work: SequenceWork, answer: SequenceResult) -> Outcome:
         sequence = self._running[work.seq]
@@ -241,7 +245,7 @@ class Scheduler:
         vacate(self._cache, sequence)
         sequence.computed = 0
         sequence.preemptions += 1
-        self._preemptions += 1
+        self.preemptions += 1
 
     # ---- admission ---------------------------------------------------------------------------------------
 
@@ -344,9 +348,8 @@ class Scheduler:
         `evicting` says whether these may be pages that the tree holds. One that could not reach its end beside
         the pins is refused at once: nothing that runs could give it the room.
         """
-        wanted = min(len(sequence) + 1, sequence.most_computed)
         limit = sequence.readable
-        needed = wanted - matched
+        needed = sequence.wanted - matched
         room = (
             self._cache.room_beside(sequence.namespace, sequence.tokens, limit)
             if evicting
@@ -369,7 +372,7 @@ class Scheduler:
             if sequence.reads_cache:
                 sequence.scores.take(self._scores)
         sequence.lease = self._cache.lease(sequence.namespace, sequence.tokens, limit)
-        self._cache.grow(sequence.lease, min(wanted, sequence.most_computed))
+        self._cache.grow(sequence.lease, sequence.wanted)
         sequence.computed = sequence.lease.matched
         self._queue.admit(sequence)
         self._seat(sequence)
@@ -394,6 +397,4 @@ class Scheduler:
 
     def _expect_between_steps(self, verb: str) -> None:
         if self._planned is not None:
-            raise RuntimeError(
-                f"{verb}() was called while step {self._planned.step} is out; apply its result first"
-            )
+            raise RuntimeError(f"{verb}() was called while step {self._planned.step} is out; apply it first")

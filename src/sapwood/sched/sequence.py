@@ -169,6 +169,11 @@ class Sequence:
         return max(self.prompt_len, self.max_len - 1)
 
     @property
+    def wanted(self) -> int:
+        """Tokens for which it takes pages when it is admitted: all that it has, and the first new one."""
+        return min(len(self) + 1, self.most_computed)
+
+    @property
     def open_ended(self) -> bool:
         """Whether as many tokens were asked for as fit."""
         return self.request.params.max_tokens is None
@@ -207,6 +212,11 @@ class Sequence:
         self._have_room(1)
         self._buffer[self._length] = token
         self._length += 1
+
+    def extend(self, tokens: NDArray[np.int32]) -> None:
+        self._have_room(len(tokens))
+        self._buffer[self._length : self._length + len(tokens)] = tokens
+        self._length += len(tokens)
 
     def with_draft(self, draft: NDArray[np.int32]) -> NDArray[np.int32]:
         """All tokens so far and a draft of the next: a view, valid until one is appended."""

@@ -45,7 +45,7 @@ class Displacement:
         self._freed = freed
         self._running = running
         self._seats = seats
-        self._wanted = min(len(sequence) + 1, sequence.most_computed)
+        self._wanted = sequence.wanted
         readable = sequence.readable
         matched = cache.match(sequence.namespace, sequence.tokens[:readable]).tokens
         evictable = cache.room() - cache.room_beside(sequence.namespace, sequence.tokens, readable)

@@ -64,6 +64,19 @@ class WaitingQueue:
         self.remove(sequence.id)
         self._latest = sequence
 
+    def __iter__(self) -> Iterator[Sequence]:
+        """In no order."""
+        return self._table.sequences()
+
+    @property
+    def following(self) -> bool:
+        """Whether anyone waited for a leader when last looked at."""
+        return bool(self._table.column("until").any())
+
+    def unmoved_first(self) -> Sequence | None:
+        """One that was preempted and before which nobody can ever come, as it is the oldest; None without one."""
+        return None if self._order.preempts or not len(self) else self._table.oldest_if_returning()
+
     def in_order(self, leaders: Mapping[SeqId, int] = _NOBODY) -> Iterator[Sequence]:
         """Who is to be admitted next; those that come out stay in the queue until removed.
 
@@ -110,6 +123,11 @@ class WaitingQueue:
         arrivals, up_to = pairs[:, 0], np.concatenate([[0], np.cumsum(pairs[:, 1])])
         not_later = np.searchsorted(arrivals, self._table.column("arrival"), side="right")
         self._table.column("passed")[:] += up_to[-1] - up_to[not_later]
+
+    def look_up_in_turn(self) -> None:
+        """What asking for the order does to a longer queue; one that is looked up whole is as good when next asked."""
+        if len(self._round) > LOOKUPS:
+            self._look_up()
 
     def _look_up(self) -> None:
         left = min(LOOKUPS, len(self._round))

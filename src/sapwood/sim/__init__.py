@@ -6,16 +6,23 @@ from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import Hardware, hardware_named
 from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.run import Figure, Run
+from sapwood.sim.setup import Setup
+from sapwood.sim.simulate import simulate
 from sapwood.sim.trace import Trace, TraceRequest
 
 __all__ = [
     "CostModel",
+    "Figure",
     "FlopCost",
     "Hardware",
     "ModelShape",
+    "Run",
+    "Setup",
     "StepShape",
     "Trace",
     "TraceRequest",
     "hardware_named",
     "shape_named",
+    "simulate",
 ]

@@ -1,0 +1,187 @@
+"""One engine on a virtual clock: the real scheduler and cache, steps that take what a cost model says.
+
+The verbs are the engine's (`engine/engine.py`), called in its order: requests are let in between steps, a step is
+scheduled at the time at which it begins, and its result applied at the time at which its tokens exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sapwood.cache import PrefixCache, Tokens
+from sapwood.errors import ContextLengthError
+from sapwood.plan import StepPlan
+from sapwood.routing import Candidate
+from sapwood.sched import Bounds, Drafts, Outcome, Refused, Scheduler, Sequence
+from sapwood.sim.cost import CostModel, StepShape
+from sapwood.sim.foretold import Foretold
+from sapwood.sim.record import Record
+from sapwood.sim.setup import Setup
+from sapwood.sim.visit import Visit
+from sapwood.types import Request, SamplingParams, SeqId
+
+
+@dataclass(slots=True)
+class _Live:
+    """A request that was let in and has not ended."""
+
+    visit: Visit
+    sequence: Sequence
+    reading: float
+    """Seconds that its prompt will take, as far as is known; 0 once it is read."""
+
+
+class Replica:
+    """`coasting` takes steps in which nothing happens without orders for each; what comes out is the same."""
+
+    def __init__(
+        self, number: int, setup: Setup, cost: CostModel, record: Record, *, coasting: bool = True
+    ) -> None:
+        self.number = number
+        self.cache = PrefixCache(setup.pages, setup.cache)
+        self.scheduler = Scheduler(
+            self.cache,
+            setup.scheduler,
+            reuse=setup.cache.prefix_index != "none",
+            drafts=Drafts(self.cache) if setup.scheduler.speculate == "auto" else None,
+        )
+        self._bounds = Bounds(setup.longest, setup.pages * setup.cache.page_size)
+        self._cost = cost
+        self._record = record
+        self._coasting = coasting
+        self._tokens: dict[SeqId, Tokens] = {}
+        self._runner = Foretold(self._tokens)
+        self._live: dict[SeqId, _Live] = {}
+        self._door: list[Visit] = []
+        self._plan: StepPlan | None = None
+        self._ends = 0.0
+        self._let_in = 0
+
+    @property
+    def stepping(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._plan is not None
+
+    def candidate(self, now: float) -> Candidate:
+        """What a router is told. The wait is for the running step and for all prompts that are not read yet."""
+        unread = sum(live.reading for live in self._live.values())
+        unread += sum(self._cost.prefill_seconds(visit.prompt_tokens, 0) for visit in self._door)
+        wait = max(0.0, self._ends - now) + unread
+        return Candidate(self.number, self.scheduler.running, self.scheduler.waiting + len(self._door), wait)
+
+    def arrive(self, visit: Visit) -> None:
+        """It is let in before the next step."""
+        self._door.append(visit)
+
+    def begin(self, now: float, until: float) -> float | None:
+        """Let in who has arrived, and begin a step; returns when it ends, None if there is nothing to do.
+
+        Nobody else arrives before `until`, so steps that end before may be taken at once.
+        """
+        for visit in self._door:
+            self._admit(visit)
+        self._door.clear()
+        if self._coasting:
+            now = self._coast(now, until)
+        while self._live:
+            self.cache.advance(now)
+            self._plan = self.scheduler.schedule()
+            self._take_notices(now)
+            if self._plan is not None:
+                self._ends = now + self._cost.step_seconds(_shape_of(self._plan))
+                return self._ends
+        return None
+
+    def end(self, now: float) -> list[Visit]:
+        """The step that was begun ends now; returns who ends with it, in order."""
+        assert self._plan is not None
+        plan, self._plan = self._plan, None
+        seconds = now - self.cache.now
+        outcomes = self.scheduler.apply(self._runner.run(plan), seconds)
+        self._record.stepped(self.number, seconds, plan.tokens)
+        ended = [self._live[outcome.sequence.id] for outcome in outcomes if self._ends_with(outcome, now)]
+        for live in ended:
+            self._record.finished(live.visit.index, now)
+            self.scheduler.finish(live.sequence.id)
+            self._forget(live.sequence.id)
+        return [live.visit for live in ended]
+
+    # ---- letting in --------------------------------------------------------------------------------------
+
+    def _admit(self, visit: Visit) -> None:
+        try:
+            max_len = self._bounds.max_len(visit.prompt_tokens, visit.output_tokens)
+        except ContextLengthError as error:
+            self._record.refused(visit.index, error.message)
+            return
+        self._let_in += 1
+        request = Request(str(visit.index), (), SamplingParams(max_tokens=visit.output_tokens))
+        sequence = Sequence(
+            SeqId(self._let_in),
+            request,
+            visit.namespace,
+            visit.prompt,
+            arrival=self._let_in - 1,
+            max_len=max_len,
+        )
+        self._tokens[sequence.id] = visit.tokens
+        reading = self._cost.prefill_seconds(visit.prompt_tokens, 0)
+        self._live[sequence.id] = _Live(visit, sequence, reading)
+        self.scheduler.add(sequence)
+
+    def _take_notices(self, now: float) -> None:
+        for notice in self.scheduler.take_notices():
+            live = self._live[notice.sequence.id]
+            if isinstance(notice, Refused):
+                self._record.refused(live.visit.index, notice.reason)
+                self._forget(notice.sequence.id)
+                continue
+            reuse = notice.sequence.reuse
+            assert reuse is not None
+            self._record.admitted(live.visit.index, reuse, now)
+            live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
+
+    def _forget(self, seq: SeqId) -> None:
+        del self._live[seq], self._tokens[seq]
+
+    # ---- steps -------------------------------------------------------------------------------------------
+
+    def _ends_with(self, outcome: Outcome, now: float) -> bool:
+        """Whether this was its last step."""
+        live = self._live[outcome.sequence.id]
+        if outcome.prompt_done:
+            live.reading = 0.0
+        if outcome.drawn:
+            self._record.drew_first(live.visit.index, now)
+        return (outcome.prompt_done or bool(outcome.drawn)) and not outcome.sequence.draws
+
+    def _coast(self, now: float, until: float) -> float:
+        """Take steps that end before `until` and do nothing but draw; returns when the last of them ends."""
+        coast = self.scheduler.coast()
+        if coast is None:
+            return now
+        counts = np.ones(len(coast.sequences), np.int64)
+        while coast.left and coast.begin(now):
+            ends = now + self._cost.step_seconds(StepShape(coast.starts, counts, len(counts)))
+            if ends >= until:
+                break
+            coast.drew()
+            self._record.stepped(self.number, ends - now, len(counts))
+            now = ends
+        coast.end([self._told(seq, coast.steps) for seq in coast.sequences])
+        return now
+
+    def _told(self, seq: SeqId, count: int) -> Tokens:
+        said = len(self._live[seq].sequence)
+        return self._tokens[seq][said : said + count]
+
+
+def _shape_of(plan: StepPlan) -> StepShape:
+    works = plan.works
+    return StepShape(
+        np.array([work.start for work in works], np.int64),
+        np.array([len(work.tokens) for work in works], np.int64),
+        sum(1 + len(work.guesses) for work in works if work.sample is not None),
+    )
