@@ -111,7 +111,9 @@ def test_no_room_keeps_mutable_state_in_a_module(path: Path) -> None:
         assert not isinstance(each, ast.Global), f"{path}:{each.lineno}: no global statement"
 
 
-@pytest.mark.parametrize("room", ["cache", "chat", "contract", "engine", "model", "routing", "sched", "server", "sim"])
+@pytest.mark.parametrize(
+    "room", ["cache", "chat", "contract", "engine", "model", "routing", "sched", "server", "sim"]
+)
 def test_each_room_has_a_front_that_exists(room: str) -> None:
     front = importlib.import_module(f"sapwood.{room}")
     assert len(front.__all__) == len(set(front.__all__)) > 0
