@@ -12,8 +12,8 @@ import pytest
 
 from engine.rig import Log, Rig, greedy, prompt_of
 from sapwood.engine import EngineLoop
-from sapwood.engine.limits import Admission
 from sapwood.engine.commands import Add
+from sapwood.engine.limits import Admission
 from sapwood.engine.mailbox import Mail
 from sapwood.errors import ContextLengthError, RequestError, UnavailableError
 from sapwood.plan import StepPlan
