@@ -108,3 +108,5 @@ class ServerConfig:
     """One JSON line per request on stderr."""
     api_keys: Path | None = None
     """The file of tenants and their keys; None lets everyone in, as the operator."""
+    capture: Path | None = None
+    """The file that takes requests, their tokens and their answers; None captures nothing."""

@@ -12,8 +12,8 @@ import pytest
 
 from engine.rig import Log, Rig, greedy, prompt_of
 from sapwood.engine import EngineLoop
+from sapwood.engine.commands import Add
 from sapwood.engine.limits import Admission
-from sapwood.engine.loop import _Add
 from sapwood.engine.mailbox import Mail
 from sapwood.errors import ContextLengthError, RequestError, UnavailableError
 from sapwood.plan import StepPlan
@@ -294,7 +294,7 @@ def test_a_mailbox_that_is_gone_when_its_request_starts_ends_that_request_alone(
         answer = threads.submit(answer_of, loop, request("other", params=greedy(40)))
         for i in range(5):
             asked = request(f"gone{i}", salt=i, params=greedy(3000))
-            loop._send(_Add(rig.engine.limits.admit(asked), Closed()))
+            loop._send(Add(rig.engine.limits.admit(asked), Closed(), 0.0))
         wait_until(lambda: loop.stats().aborts == 5)
         rig.expect_solo(logged(request("other", params=greedy(40)), answer.result(PATIENCE)))
         assert loop.alive
@@ -304,7 +304,7 @@ def test_a_mailbox_that_is_gone_when_its_request_starts_ends_that_request_alone(
 def test_a_mailbox_that_is_gone_and_whose_request_ends_in_that_step_needs_no_abort() -> None:
     rig = Rig()
     with running(rig) as loop:
-        loop._send(_Add(rig.engine.limits.admit(request("brief", params=greedy(1))), Closed()))
+        loop._send(Add(rig.engine.limits.admit(request("brief", params=greedy(1))), Closed(), 0.0))
         wait_until(lambda: loop.stats().finished == 1)
         assert list(loop.generate_blocking(request("brief")))
         assert loop.stats().aborts == 0

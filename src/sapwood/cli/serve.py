@@ -221,6 +221,15 @@ def serve(
             parser=filled("--served-model-name"),
         ),
     ] = None,
+    capture: Annotated[
+        str | None,
+        typer.Option(
+            "--capture",
+            metavar="FILE",
+            help="Append every request, its tokens and its answer, to FILE, to replay it; default: nothing is kept.",
+            parser=filled("--capture"),
+        ),
+    ] = None,
     cache_dir: Annotated[
         str,
         typer.Option(
@@ -268,18 +277,20 @@ def serve(
             step_ledger_clock=step_ledger_clock,
             log_json=log_json,
             api_keys=None if api_keys is None else Path(api_keys),
+            capture=None if capture is None else Path(capture),
         ),
     )
 
 
 def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, config: ServerConfig) -> None:
     from sapwood.cli.talk import Talk
-    from sapwood.engine import build_engine
+    from sapwood.engine import LineFile, build_engine
     from sapwood.model import check_name
     from sapwood.server import Server
 
     check_name(model.model)  # before anyone can connect to a server that will never be
     talk = Talk()
+    capture = None if config.capture is None else LineFile(config.capture)
 
     def go_on(step: str, progress: Callable[[str], None]) -> None:
         if server.stopping:
@@ -288,7 +299,9 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
 
     def load() -> Built:
         with talk.working(f"loading {model.model}") as progress:
-            built = build_engine(model, cache, scheduler, progress=lambda step: go_on(step, progress))
+            built = build_engine(
+                model, cache, scheduler, progress=lambda step: go_on(step, progress), capture=capture
+            )
         _introduce(built, scheduler.max_context, talk)
         return built
 
@@ -299,7 +312,13 @@ def _serve(model: ModelConfig, cache: CacheConfig, scheduler: SchedulerConfig, c
             f"note: without --api-keys, everyone who can reach {config.host} is an operator of one cache"
             " that all share: anyone may flush it, or tell from its speed what others have asked"
         )
-    server.run()
+    if capture is not None:
+        talk.say(f"note: requests, their tokens and their answers, are written to {config.capture}")
+    try:
+        server.run()
+    finally:
+        if capture is not None:
+            capture.close()
 
 
 def _is_loopback(host: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sapwood.engine.answer import Detok, Detokenizer
 from sapwood.engine.build import Built, BuiltFacts, build_engine
+from sapwood.engine.capture import Capture
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Limits, ModelFacts
+from sapwood.engine.line_file import LineFile
 from sapwood.engine.loop import EngineLoop
 from sapwood.engine.pinning import PinReport
 from sapwood.engine.pins import Pin
@@ -14,6 +16,7 @@ from sapwood.engine.stats import EngineStats, HistogramSnapshot, PageCounts, Ten
 __all__ = [
     "Built",
     "BuiltFacts",
+    "Capture",
     "Detok",
     "Detokenizer",
     "Engine",
@@ -21,6 +24,7 @@ __all__ = [
     "EngineStats",
     "HistogramSnapshot",
     "Limits",
+    "LineFile",
     "ModelFacts",
     "PageCounts",
     "Pin",

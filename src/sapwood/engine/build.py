@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from sapwood.cache import HitRateCurve, PrefixCache
 from sapwood.chat.constrain import Guides
@@ -11,6 +12,7 @@ from sapwood.chat.detok import Detokenizer
 from sapwood.chat.template import ChatTemplate
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
+from sapwood.engine.capture import Capture, Lines
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import ModelFacts
 from sapwood.engine.loop import EngineLoop
@@ -59,10 +61,11 @@ def build_engine(
     *,
     progress: Callable[[str], None] | None = None,
     paranoid: bool = False,
+    capture: Lines | None = None,
 ) -> Built:
     """Loads and starts everything; takes seconds. Raises UsageError or ModelError.
 
-    `paranoid` proves the cache's books after every step.
+    `paranoid` proves the cache's books after every step; `capture` takes what is asked and answered, line by line.
     """
     cache, scheduler = cache or CacheConfig(), scheduler or SchedulerConfig()
     loaded = load_model(model, cache.page_size, progress)
@@ -90,7 +93,8 @@ def build_engine(
         "prefix_index": cache.prefix_index,
     }
     facts = _facts(loaded, engine, cache.page_size, scheduler.max_running, tokenizer, template, policies)
-    return Built(EngineLoop(engine).start(), tokenizer, template, facts)
+    witness = None if capture is None else Capture(capture, _about(loaded, engine, cache, scheduler))
+    return Built(EngineLoop(engine, capture=witness).start(), tokenizer, template, facts)
 
 
 def load_tokenizer(name: str, vocab: VocabSource | None) -> Tokenizer:
@@ -113,6 +117,19 @@ def model_facts(model: Model, tokenizer: Tokenizer) -> ModelFacts:
 def _ends(model: Model, tokenizer: Tokenizer) -> tuple[int, ...]:
     own = () if tokenizer.eos_id is None else (tokenizer.eos_id,)
     return tuple(dict.fromkeys((*model.spec.eos_token_ids, *own)))
+
+
+def _about(model: Model, engine: Engine, cache: CacheConfig, scheduler: SchedulerConfig) -> Mapping[str, Any]:
+    """What a simulator must build to do what this engine does."""
+    return {
+        "model": model.name,
+        "fingerprint": model.fingerprint,
+        "vocab_size": model.spec.vocab_size,
+        "context": engine.limits.context,
+        "capacity_pages": model.pages,
+        "cache": asdict(cache),
+        "scheduler": asdict(scheduler),
+    }
 
 
 def _facts(

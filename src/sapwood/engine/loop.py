@@ -15,12 +15,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sapwood.cache import Flushed
+from sapwood.engine.capture import NoCapture, Witness
+from sapwood.engine.commands import Abort, Add, Call, Command, Stop
 from sapwood.engine.engine import Engine
-from sapwood.engine.limits import Admission
 from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post
 from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.publishing import publish
@@ -38,32 +38,6 @@ _STATS_SECONDS = 0.1
 """How old the counts may get while answers only grow: taking them costs as much as scheduling a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Add:
-    admission: Admission
-    mailbox: Mailbox
-
-
-@dataclass(frozen=True, slots=True)
-class _Abort:
-    request_id: str
-    mailbox: Mailbox
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    function: Callable[[Engine], Any]
-    answer: Future[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    drain: float
-
-
-_Command = _Add | _Abort | _Call | _Stop
-
-
 class _Visit:
     """How far a caller has read the answer to one request."""
 
@@ -78,13 +52,16 @@ class _Visit:
 class EngineLoop:
     """Runs an Engine in a thread of its own. Every public method may be called from any thread.
 
-    `clock` gives seconds that only rise.
+    `clock` gives seconds that only rise; `capture` is told of all that happens.
     """
 
-    def __init__(self, engine: Engine, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, engine: Engine, *, clock: Callable[[], float] = time.monotonic, capture: Witness | None = None
+    ) -> None:
         self._engine = engine
+        self._capture = capture or NoCapture()
         self._clock = clock
-        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, Mailbox] = {}
         self._posts: dict[asyncio.AbstractEventLoop, Post] = {}
         self._door = threading.Lock()
@@ -143,7 +120,7 @@ class EngineLoop:
     def call(self, function: Callable[[Engine], _T]) -> Future[_T]:
         """Run a function of the engine in its thread, between steps. Raises UnavailableError when gone."""
         answer: Future[_T] = Future()
-        self._send(_Call(function, answer))
+        self._send(Call(function, answer))
         return answer
 
     async def flush(self) -> Flushed:
@@ -192,7 +169,7 @@ class EngineLoop:
             if self._closed is None:
                 self._closed = UnavailableError("the engine is stopping; it takes no new requests")
             if not self._dead:
-                self._commands.put(_Stop(drain))
+                self._commands.put(Stop(drain))
         if self._thread.ident is None:
             self._close(self._closed)  # It was never started: nobody else would tell those who wait.
         elif self._thread is not threading.current_thread():
@@ -204,7 +181,7 @@ class EngineLoop:
     def _visit(self, request: Request, mailbox: Mailbox) -> Iterator[_Visit]:
         """Submit a request; whoever leaves before its end has aborted it."""
         # Checked here, in the caller's thread and at once, not only after the running step.
-        self._send(_Add(self._engine.limits.admit(request), mailbox))
+        self._send(Add(self._engine.limits.admit(request), mailbox, self._clock()))
         visit = _Visit()
         try:
             yield visit
@@ -224,7 +201,7 @@ class EngineLoop:
                 post = self._posts[loop] = Post(loop)
             return post
 
-    def _send(self, command: _Command) -> None:
+    def _send(self, command: Command) -> None:
         with self._door:
             if self._closed is not None:
                 raise _again(self._closed)
@@ -233,12 +210,13 @@ class EngineLoop:
     def _cancel(self, request: Request, mailbox: Mailbox) -> None:
         with self._door:
             if not self._dead:
-                self._commands.put(_Abort(request.id, mailbox))
+                self._commands.put(Abort(request.id, mailbox))
 
     # ---- the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         reason = UnavailableError("the engine has stopped")
+        self._capture.begin(self._clock(), time.time())
         try:
             while not self._must_stop():
                 stalled = not self._step()
@@ -262,6 +240,7 @@ class EngineLoop:
         if not self._engine.busy:
             return False
         began = self._clock()
+        self._capture.scheduling(began)
         scheduled = self._engine.schedule(began)
         if scheduled.plan is None:
             self._publish(scheduled.events)
@@ -271,6 +250,7 @@ class EngineLoop:
         planned = self._clock()
         result = self._engine.run(scheduled.plan)
         ran = self._clock()
+        self._capture.applying(ran)
         events = self._engine.apply(result, ran)
         applied = self._clock()
         for part, seconds in (
@@ -300,7 +280,7 @@ class EngineLoop:
     def _abort_gone(self) -> None:
         for request_id in self._gone:
             del self._mailboxes[request_id]
-            self._engine.abort(request_id)
+            self._capture_end(self._engine.abort(request_id))
         self._gone.clear()
         self._stats = self._engine.stats()
 
@@ -314,16 +294,16 @@ class EngineLoop:
         except queue.Empty:
             return
 
-    def _obey_one(self, command: _Command) -> None:
+    def _obey_one(self, command: Command) -> None:
         self._news = True
         match command:
-            case _Add(admission, mailbox):
-                self._add(admission, mailbox)
-            case _Abort(request_id, mailbox):
+            case Add():
+                self._add(command)
+            case Abort(request_id, mailbox):
                 self._abort(request_id, mailbox)
-            case _Call(function, answer):
+            case Call(function, answer):
                 self._answer_call(function, answer)
-            case _Stop(drain):
+            case Stop(drain):
                 deadline = self._clock() + drain
                 self._deadline = deadline if self._deadline is None else min(deadline, self._deadline)
 
@@ -336,11 +316,23 @@ class EngineLoop:
             answer.set_exception(error)
         else:
             self._stats = self._engine.stats()  # Before the answer, as in `_publish`.
+            self._capture_call(result)
             answer.set_result(result)
 
-    def _add(self, admission: Admission, mailbox: Mailbox) -> None:
+    def _capture_call(self, result: object) -> None:
+        if isinstance(result, Flushed):
+            self._capture.flushed(self._clock())
+        public = len(self._engine.cache.public_pages) * self._engine.cache.page_size
+        self._capture.holds(self._engine.pins.pinned_tokens + public)
+
+    def _capture_end(self, events: list[Event]) -> None:
+        """Of a request that nobody waits for any more."""
+        self._capture.saw(events, self._clock())
+
+    def _add(self, command: Add) -> None:
+        admission, mailbox = command.admission, command.mailbox
         try:
-            self._engine.admit(admission, self._clock())
+            self._engine.admit(admission, now := self._clock())
         except RequestError as error:
             mailbox.put(error)
         except Exception as error:
@@ -349,15 +341,19 @@ class EngineLoop:
             self._engine.abort(admission.request.id)
             mailbox.put(UnavailableError(f"the request could not be taken: {type(error).__name__}: {error}"))
         else:
+            self._capture.admitted(admission.request, command.sent, now)
             self._mailboxes[admission.request.id] = mailbox
 
     def _abort(self, request_id: str, mailbox: Mailbox) -> None:
         # By mailbox too: a refused request may bear the id of one that runs.
         if self._mailboxes.get(request_id) is mailbox:
-            self._publish(self._engine.abort(request_id))
+            events = self._engine.abort(request_id)
+            self._capture_end(events)
+            self._publish(events)
 
     def _deliver(self, events: list[Event]) -> None:
         """One piece of mail per request. Who cannot be reached is noted as gone: a plan may be out now."""
+        self._capture.saw(events)
         mails: dict[str, list[Event]] = {}
         for event in events:
             mails.setdefault(event.request_id, []).append(event)
@@ -380,10 +376,11 @@ class EngineLoop:
             self._let_go(request_id)
         self._mailboxes.clear()
         self._refuse_rest(reason)
+        self._capture.end()
 
     def _let_go(self, request_id: str) -> None:
         try:
-            self._engine.abort(request_id)
+            self._capture_end(self._engine.abort(request_id))
             self._stats = self._engine.stats()
         except Exception:  # A dead engine's books may be broken; that is already reported.
             _log.debug("request %s could not be aborted", request_id, exc_info=True)
@@ -394,9 +391,9 @@ class EngineLoop:
                 command = self._commands.get_nowait()
             except queue.Empty:
                 return
-            if isinstance(command, _Add):
+            if isinstance(command, Add):
                 command.mailbox.put(_again(reason))
-            elif isinstance(command, _Call) and command.answer.set_running_or_notify_cancel():
+            elif isinstance(command, Call) and command.answer.set_running_or_notify_cancel():
                 command.answer.set_exception(_again(reason))
 
 

@@ -1,0 +1,232 @@
+"""Writes down what was asked and answered, so that it can be replayed to the token: `serve --capture`.
+
+A file has, one JSON object a line,
+
+    {"capture": "sapwood", …}     as a server begins: what was built, and how it was set
+    {"request": id, …}            as a request ends: its tokens, its answer's, what was reused
+    {"steps": first, …}           between them: the clock of each step
+    {"flush": …}  {"held": …}     what else touched the cache
+
+Steps are counted from 0; a step is a call of `Engine.schedule`. Times are seconds since the server began. Tenants and
+salts are there as keyed hashes: equal ones look alike within a run of the server, and nothing else can be told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from sapwood.types import Delta, Event, Finished, Request, SamplingParams, Started, Usage
+
+VERSION = 1
+
+_STEPS_A_LINE = 512
+"""Steps whose clock is kept until a request ends, at most."""
+
+
+class Lines(Protocol):
+    """`LineFile`, as far as this needs it."""
+
+    def write(self, line: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request that has not ended."""
+
+    request: Request
+    order: int
+    arrival: float
+    step: int
+    started: float | None = None
+    started_step: int | None = None
+    first_token: float | None = None
+    outputs: dict[int, list[int]] = field(default_factory=dict)
+    finish: dict[int, str] = field(default_factory=dict)
+
+
+class Witness(Protocol):
+    """What the loop tells, in the order in which it happens; `Capture` says what each is."""
+
+    def begin(self, now: float, wall: float) -> None: ...
+
+    def admitted(self, request: Request, sent: float, now: float) -> None: ...
+
+    def scheduling(self, now: float) -> None: ...
+
+    def applying(self, now: float) -> None: ...
+
+    def saw(self, events: Iterable[Event], now: float | None = None) -> None: ...
+
+    def flushed(self, now: float) -> None: ...
+
+    def holds(self, tokens: int) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Capture:
+    """Told by the engine's loop of all it does, in that order. One thread calls everything here.
+
+    Args:
+        lines: where to write.
+        about: what was built and how it is set, for the first line.
+    """
+
+    def __init__(self, lines: Lines, about: Mapping[str, Any]) -> None:
+        self._lines, self._about = lines, about
+        self._secret = secrets.token_bytes(16)
+        self._open: dict[str, _Open] = {}
+        self._order = self._steps = self._told_steps = 0
+        self._began = self._now = 0.0
+        self._clock: list[tuple[float, float | None]] = []
+        self._held = 0
+
+    def begin(self, now: float, wall: float) -> None:
+        """The loop begins, by its own clock and in seconds since 1970."""
+        self._began = self._now = now
+        self._lines.write({"capture": "sapwood", "version": VERSION, "began_at": wall, **self._about})
+
+    def admitted(self, request: Request, sent: float, now: float) -> None:
+        self._now = now
+        self._open[request.id] = _Open(request, self._order, self._since(sent), self._steps)
+        self._order += 1
+
+    def scheduling(self, now: float) -> None:
+        """A step begins; `now` is what the engine is told."""
+        self._now = now
+        self._clock.append((self._since(now), None))
+        self._steps += 1
+        if len(self._clock) > _STEPS_A_LINE:
+            self._tell_steps(keep=1)
+
+    def applying(self, now: float) -> None:
+        """Its results are taken in; `now` is what the engine is told."""
+        self._now = now
+        self._clock[-1] = (self._clock[-1][0], self._since(now))
+
+    def saw(self, events: Iterable[Event], now: float | None = None) -> None:
+        """What the engine said; `now` where it was not a step that made it."""
+        if now is not None:
+            self._now = now
+        for event in events:
+            self._see(event)
+
+    def flushed(self, now: float) -> None:
+        self._lines.write({"flush": self._since(now), "step": self._steps})
+
+    def holds(self, tokens: int) -> None:
+        """Pins and public prefixes hold so many tokens."""
+        if tokens != self._held:
+            self._held = tokens
+            self._lines.write({"held": tokens, "step": self._steps})
+
+    def end(self) -> None:
+        self._tell_steps()
+
+    def _see(self, event: Event) -> None:
+        row = self._open.get(event.request_id)
+        if row is None:
+            return
+        if isinstance(event, Started):
+            row.started, row.started_step = self._since(self._now), self._steps - 1
+        elif isinstance(event, Delta):
+            self._take(row, event)
+        elif isinstance(event, Finished):
+            del self._open[event.request_id]
+            self._tell_steps()
+            self._lines.write(self._row(row, event))
+
+    def _take(self, row: _Open, delta: Delta) -> None:
+        row.outputs.setdefault(delta.sample, []).extend(delta.token_ids)
+        if delta.token_ids and row.first_token is None:
+            row.first_token = self._since(self._now)
+        if delta.finish is not None:
+            row.finish[delta.sample] = delta.finish
+
+    def _row(self, row: _Open, end: Finished) -> Mapping[str, Any]:
+        request = row.request
+        samples = range(request.params.n)
+        return {
+            "request": request.id,
+            "order": row.order,
+            "arrival": row.arrival,
+            "step": row.step,
+            "started_step": row.started_step,
+            "ended_step": self._steps,
+            "tenant": self._hashed(request.scope.tenant),
+            "adapter": request.scope.adapter,
+            "salt": self._hashed(request.scope.salt),
+            "prompt": request.prompt,
+            "outputs": [row.outputs.get(sample, []) for sample in samples],
+            "finish": [row.finish.get(sample, "error") for sample in samples],
+            "error": end.error,
+            **_params(request.params),
+            "priority": request.priority,
+            "reuse": request.reuse,
+            "retain": [asdict(wish) for wish in request.retain],
+            **_reuse(end.usage),
+            "started": row.started,
+            "first_token": row.first_token,
+            "ended": self._since(self._now),
+        }
+
+    def _tell_steps(self, keep: int = 0) -> None:
+        told = self._clock[: len(self._clock) - keep]
+        if not told:
+            return
+        self._clock = self._clock[len(told) :]
+        began, ended = zip(*told, strict=True)
+        self._lines.write({"steps": self._told_steps, "began": began, "ended": ended})
+        self._told_steps += len(told)
+
+    def _since(self, now: float) -> float:
+        return now - self._began
+
+    def _hashed(self, name: str) -> str:
+        if not name:
+            return ""
+        return hashlib.blake2b(name.encode(), key=self._secret, digest_size=8).hexdigest()
+
+
+class NoCapture:
+    """Writes nothing down."""
+
+    def begin(self, now: float, wall: float) -> None: ...
+
+    def admitted(self, request: Request, sent: float, now: float) -> None: ...
+
+    def scheduling(self, now: float) -> None: ...
+
+    def applying(self, now: float) -> None: ...
+
+    def saw(self, events: Iterable[Event], now: float | None = None) -> None: ...
+
+    def flushed(self, now: float) -> None: ...
+
+    def holds(self, tokens: int) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def _params(params: SamplingParams) -> Mapping[str, Any]:
+    """Those that change what the scheduler does; how tokens were drawn is in the tokens."""
+    return {
+        "max_tokens": params.max_tokens,
+        "n": params.n,
+        "drawn": params.drawn,
+        "prompt_logprobs": params.prompt_logprobs,
+        "prompt_logprobs_start": params.prompt_logprobs_start,
+        "constrained": params.constraint is not None,
+    }
+
+
+def _reuse(usage: Usage) -> Mapping[str, Any]:
+    return {
+        "reused": usage.reused,
+        "missed": dict(usage.missed),
+        "completion_tokens": usage.completion_tokens,
+    }
