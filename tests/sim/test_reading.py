@@ -94,5 +94,5 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_has_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"hint: docs/plan\.md"):
+    with pytest.raises(UsageError, match=r"hint: docs/capture\.md"):
         read_trace(text_file(tmp_path / "x", "hello"))

@@ -12,6 +12,7 @@ from typing import Any
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.azure import HEADER, read_azure
+from sapwood.sim.readers.capture import capture_trace
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.mooncake import read_mooncake
 from sapwood.sim.readers.source import Line, Source
@@ -37,6 +38,7 @@ _READERS: Mapping[str, _Reader] = MappingProxyType(
         "weka": lambda source, wishes: read_weka(source, seed=wishes.seed, in_a_row=wishes.in_a_row),
         "lmcache": lambda source, wishes: read_lmcache(source, tokenize=wishes.tokenize),
         "azure": lambda source, _: read_azure(source),
+        "capture": lambda source, _: capture_trace(source),
     }
 )
 
@@ -68,7 +70,7 @@ def _kind(source: Source) -> str:
             return kind
     raise UsageError(
         f"{source.path} is in no format that is known here; it begins with {first[0].text[:60]!r}",
-        hint="docs/plan.md lists what can be read",
+        hint="docs/capture.md lists what can be read",
     )
 
 
@@ -85,6 +87,8 @@ def _kind_of_line(line: Line) -> str | None:
 
 
 def _kind_of_row(fields: Mapping[str, Any]) -> str | None:
+    if fields.get("capture") == "sapwood":
+        return "capture"
     if "hash_ids" in fields:
         return "mooncake"
     if "block_size" in fields and "requests" in fields:
