@@ -15,6 +15,7 @@ from sapwood.sim.readers.azure import HEADER, read_azure
 from sapwood.sim.readers.capture import capture_trace
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.mooncake import read_mooncake
+from sapwood.sim.readers.requests import find_body, read_requests
 from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.readers.weka import read_weka
@@ -38,6 +39,7 @@ _READERS: Mapping[str, _Reader] = MappingProxyType(
         "weka": lambda source, wishes: read_weka(source, seed=wishes.seed, in_a_row=wishes.in_a_row),
         "lmcache": lambda source, wishes: read_lmcache(source, tokenize=wishes.tokenize),
         "azure": lambda source, _: read_azure(source),
+        "requests": lambda source, wishes: read_requests(source, tokenize=wishes.tokenize),
         "capture": lambda source, _: capture_trace(source),
     }
 )
@@ -95,4 +97,4 @@ def _kind_of_row(fields: Mapping[str, Any]) -> str | None:
         return "weka"
     if isinstance(fields.get("input"), str) and "output" in fields and "timestamp" in fields:
         return "lmcache"
-    return None
+    return None if find_body(fields) is None else "requests"
