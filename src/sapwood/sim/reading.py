@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,15 +14,18 @@ from typing import Any
 from sapwood.errors import UsageError
 from sapwood.sim.readers.azure import HEADER, read_azure
 from sapwood.sim.readers.capture import capture_trace
+from sapwood.sim.readers.engine_logs import read_sglang, read_vllm
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.mooncake import read_mooncake
 from sapwood.sim.readers.requests import find_body, read_requests
+from sapwood.sim.readers.servegen import read_servegen
 from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.readers.weka import read_weka
 from sapwood.sim.trace import Trace
 
-_LINES_LOOKED_AT = 50
+_LINES_LOOKED_AT = 2000
+"""Before the first request a server's log may say much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ _READERS: Mapping[str, _Reader] = MappingProxyType(
         "lmcache": lambda source, wishes: read_lmcache(source, tokenize=wishes.tokenize),
         "azure": lambda source, _: read_azure(source),
         "requests": lambda source, wishes: read_requests(source, tokenize=wishes.tokenize),
+        "vllm": lambda source, wishes: read_vllm(source, tokenize=wishes.tokenize),
+        "sglang": lambda source, wishes: read_sglang(source, tokenize=wishes.tokenize),
+        "servegen": lambda source, wishes: read_servegen(source, seed=wishes.seed),
         "capture": lambda source, _: capture_trace(source),
     }
 )
@@ -80,7 +87,7 @@ def _kind_of_line(line: Line) -> str | None:
     if line.text.startswith(HEADER):
         return "azure"
     if not line.text.startswith("{"):
-        return None
+        return _kind_of_talk(line.text)
     try:
         fields = json.loads(line.text)
     except ValueError:
@@ -88,7 +95,19 @@ def _kind_of_line(line: Line) -> str | None:
     return _kind_of_row(fields) if isinstance(fields, dict) else None
 
 
+def _kind_of_talk(text: str) -> str | None:
+    """Of a line that is no JSON."""
+    if re.fullmatch(r"[\d.]+,[\d.e-]+,[\d.e-]+,(Gamma|Weibull|),[\d.e-]+,[\d.e-]+", text):
+        return "servegen"
+    if "Receive: obj=" in text:
+        return "sglang"
+    asked = "Received request " in text or (": prompt: " in text and "details: " in text)
+    return "vllm" if asked else None
+
+
 def _kind_of_row(fields: Mapping[str, Any]) -> str | None:
+    if str(fields.get("event", "")).startswith("request.") and "obj" in fields:
+        return "sglang"
     if fields.get("capture") == "sapwood":
         return "capture"
     if "hash_ids" in fields:

@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-FLATTENED = "messages are put together as tools, system, then each under a line with its role: nearly a template"
+FLATTENED = (
+    "messages are put together as tools, system, then each under a line with its role: nearly a template"
+)
 
 
 def text_of(body: Mapping[str, Any]) -> str:
