@@ -125,6 +125,8 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--served-model-name", ""], "--served-model-name is empty"),
         (["serve", "--host", ""], "--host is empty"),
         (["serve", "--api-keys", ""], "--api-keys is empty"),
+        (["serve", "--capture", ""], "--capture is empty"),
+        (["serve", "--capture", "no/such/file.jsonl"], "cannot write no/such/file.jsonl: No such file"),
         (["serve", "--api-keys", "no/such.toml"], "cannot read the tenants file no/such.toml: No such file"),
         (["serve", "nosuch"], "no model is called 'nosuch'"),
         (["run", "x", "--model", "nosuch"], "no model is called 'nosuch'"),
@@ -229,6 +231,24 @@ def test_an_open_server_without_keys_is_warned_of(
     monkeypatch.setattr("sapwood.server.Server", Server)
     assert main(["serve", *arguments]) == 0
     assert ("note: without --api-keys, everyone who can reach" in capsys.readouterr().err) == warned
+
+
+def test_a_server_that_captures_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Out, tmp_path: Path) -> None:
+    class Server:
+        url = "http://somewhere"
+
+        def __init__(self, _load: object, _config: object, _say: object) -> None:
+            pass
+
+        def run(self) -> None:
+            pass
+
+    monkeypatch.setattr("sapwood.server.Server", Server)
+    path = tmp_path / "captured.jsonl"
+    assert main(["serve", "--capture", str(path)]) == 0
+    assert f"note: requests, their tokens and their answers, are written to {path}" in capsys.readouterr().err
+    assert main(["serve"]) == 0
+    assert "note: requests" not in capsys.readouterr().err
 
 
 def test_the_ledgers_clock_can_be_stepped_where_that_is_asked_for(

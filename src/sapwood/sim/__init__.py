@@ -6,6 +6,8 @@ from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import Hardware, hardware_named
 from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.rates import Definition, Rate
+from sapwood.sim.reading import read_trace
 from sapwood.sim.run import Figure, Run
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
@@ -13,16 +15,19 @@ from sapwood.sim.trace import Trace, TraceRequest
 
 __all__ = [
     "CostModel",
+    "Definition",
     "Figure",
     "FlopCost",
     "Hardware",
     "ModelShape",
+    "Rate",
     "Run",
     "Setup",
     "StepShape",
     "Trace",
     "TraceRequest",
     "hardware_named",
+    "read_trace",
     "shape_named",
     "simulate",
 ]

@@ -1,0 +1,203 @@
+"""Our own captures: `sapwood serve --capture FILE`. `sapwood.engine.capture` says what is in a line.
+
+A file may hold several runs of the server, one after another; `read_capture` gives the runs, `capture_trace` all their
+requests as one trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.sim.readers.builder import TraceBuilder
+from sapwood.sim.readers.sessions import continued
+from sapwood.sim.readers.source import Row, Source
+from sapwood.sim.trace import Names, Trace, TraceRequest
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CapturedRequest:
+    """A request as it was served. Steps count calls of `Engine.schedule`, times seconds since the run began.
+
+    Attributes:
+        row: all that is in its line.
+        step: calls that had been made when it was admitted.
+        started_step: the call that began it; None if it never began.
+        ended_step: calls that had been made when it ended.
+        prompt: int32 [prompt tokens].
+        outputs: of each sample the tokens of its answer, int32.
+    """
+
+    row: Row
+    id: str
+    arrival: float
+    step: int
+    started_step: int | None
+    ended_step: int
+    prompt: Names
+    outputs: tuple[Names, ...]
+    reused: int
+
+    @property
+    def scope(self) -> str:
+        """A name for whose prefixes it may share; "" where nothing sets it apart."""
+        parts = [str(self.row.fields.get(name, "")) for name in ("tenant", "adapter", "salt")]
+        return "/".join(parts) if any(parts) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """A call of `schedule`: the time that it was told, and what `apply` was told (None where nothing was to run)."""
+
+    began: float
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFlush:
+    at: float
+    step: int
+
+
+@dataclass(slots=True)
+class CapturedRun:
+    """One run of the server.
+
+    Attributes:
+        header: what was built; see `sapwood.engine.capture`.
+        requests: in the order in which they were admitted.
+        gaps: why doing it again may not give the same; empty if nothing is missing.
+    """
+
+    header: Row
+    requests: list[CapturedRequest] = field(default_factory=list)
+    steps: list[StepTimes] = field(default_factory=list)
+    flushes: list[CapturedFlush] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+
+def read_capture(source: Source) -> list[CapturedRun]:
+    """The runs in a file, the oldest first. A last line that was cut as the server died is left out.
+
+    Raises UsageError, naming the line at fault.
+    """
+    runs: list[CapturedRun] = []
+    for row in _rows(source):
+        if "capture" in row.fields:
+            if row.whole("version", 1) != VERSION:
+                raise row.fault("version", f"{VERSION}, which is all that this release reads,")
+            runs.append(CapturedRun(row))
+        elif not runs:
+            raise UsageError(f"{row.where} comes before the line that says what was captured")
+        else:
+            _take(runs[-1], row)
+    for run in runs:
+        run.requests.sort(key=lambda request: request.row.whole("order", 0))
+        orders = [request.row.whole("order", 0) for request in run.requests]
+        if orders != [*range(len(orders))]:
+            run.gaps.append("requests that had not ended are missing")
+    if not runs:
+        raise UsageError(f"{source.path} is empty")
+    return runs
+
+
+def capture_trace(source: Source) -> Trace:
+    """All requests of all runs, at the times at which they came. Raises UsageError."""
+    builder, runs = TraceBuilder(source.name, 1), read_capture(source)
+    dead, several, first = 0, 0, runs[0].header.real("began_at")
+    rows: list[TraceRequest] = []
+    for run in runs:
+        begin = run.header.real("began_at") - first
+        for request in run.requests:
+            if request.started_step is None:
+                dead += 1
+                continue
+            several += len(request.outputs) > 1
+            rows.append(_trace_request(builder, request, max(0.0, begin + request.arrival)))
+    for row, session in zip(rows, continued(rows, 1), strict=True):
+        names, scope = row.names, row.scope
+        builder.add_tokens(
+            row.arrival, names[: row.prompt_tokens], names[row.prompt_tokens :], 0, session, scope
+        )
+    builder.notes += _notes(runs, dead, several)
+    return builder.build()
+
+
+def _trace_request(builder: TraceBuilder, request: CapturedRequest, arrival: float) -> TraceRequest:
+    reply = request.outputs[0] if request.outputs else np.empty(0, np.int32)
+    names = np.concatenate((request.prompt, reply))
+    scope = builder.scope(request.scope)
+    return TraceRequest(arrival, len(request.prompt), len(reply), names, len(names), 0, scope)
+
+
+def _notes(runs: Sequence[CapturedRun], dead: int, several: int) -> Iterator[str]:
+    yield "sessions are guessed: a prompt that goes on from a whole earlier one is of its session"
+    if len(runs) > 1:
+        yield f"{len(runs)} runs of the server; tenants and salts of one are not known in another"
+    if dead:
+        yield f"{dead} requests that never began are left out"
+    if several:
+        yield f"of {several} requests with several samples only the first is replayed"
+    yield from sorted({gap for run in runs for gap in run.gaps})
+
+
+def _rows(source: Source) -> Iterator[Row]:
+    lines = list(source.lines())
+    for line in lines:
+        try:
+            yield source.row(line)
+        except UsageError:
+            if line is not lines[-1]:
+                raise
+
+
+def _take(run: CapturedRun, row: Row) -> None:
+    if "request" in row.fields:
+        run.requests.append(_request(row))
+    elif "steps" in row.fields:
+        _take_steps(run, row)
+    elif "flush" in row.fields:
+        run.flushes.append(CapturedFlush(row.real("flush"), row.whole("step", 0)))
+    elif "held" in row.fields:
+        run.gaps.append("pins or public prefixes held pages, which is not written down")
+    elif "lost" in row.fields:
+        run.gaps.append("the disk was too slow, and lines are missing")
+
+
+def _take_steps(run: CapturedRun, row: Row) -> None:
+    began, ended = row.array("began"), row.array("ended")
+    if row.whole("steps", 0) != len(run.steps):
+        run.gaps.append("the clock of some steps is missing")
+    if len(began) != len(ended):
+        raise row.fault("ended", f"a list of {len(began)}")
+    run.steps += [StepTimes(*each) for each in zip(began, ended, strict=True)]
+
+
+def _request(row: Row) -> CapturedRequest:
+    outputs = tuple(_tokens(row, "outputs", output) for output in row.array("outputs"))
+    started = None if row.fields.get("started_step") is None else row.whole("started_step", 0)
+    return CapturedRequest(
+        row,
+        row.text("request"),
+        row.real("arrival"),
+        row.whole("step", 0),
+        started,
+        row.whole("ended_step", 0),
+        _tokens(row, "prompt", row.array("prompt")),
+        outputs,
+        row.whole("reused", 0),
+    )
+
+
+def _tokens(row: Row, name: str, value: Any) -> Names:
+    try:
+        tokens = np.array(value, np.int32).reshape(-1) if value else np.empty(0, np.int32)
+    except (ValueError, TypeError, OverflowError):
+        raise row.fault(name, "token ids") from None
+    return tokens

@@ -1,0 +1,119 @@
+"""Reads a trace, whatever its format: `read_trace` looks at what a file holds, never at its name alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sapwood.errors import UsageError
+from sapwood.sim.readers.azure import HEADER, read_azure
+from sapwood.sim.readers.capture import capture_trace
+from sapwood.sim.readers.engine_logs import read_sglang, read_vllm
+from sapwood.sim.readers.lmcache import read_lmcache
+from sapwood.sim.readers.mooncake import read_mooncake
+from sapwood.sim.readers.requests import find_body, read_requests
+from sapwood.sim.readers.servegen import read_servegen
+from sapwood.sim.readers.source import Line, Source
+from sapwood.sim.readers.tokenize import Tokenize, text_bytes
+from sapwood.sim.readers.weka import read_weka
+from sapwood.sim.trace import Trace
+
+_LINES_LOOKED_AT = 2000
+"""Before the first request a server's log may say much."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    tokenize: Tokenize
+    seed: int
+    in_a_row: bool
+
+
+_Reader = Callable[[Source, _Wishes], Trace]
+
+_READERS: Mapping[str, _Reader] = MappingProxyType(
+    {
+        "mooncake": lambda source, _: read_mooncake(source),
+        "weka": lambda source, wishes: read_weka(source, seed=wishes.seed, in_a_row=wishes.in_a_row),
+        "lmcache": lambda source, wishes: read_lmcache(source, tokenize=wishes.tokenize),
+        "azure": lambda source, _: read_azure(source),
+        "requests": lambda source, wishes: read_requests(source, tokenize=wishes.tokenize),
+        "vllm": lambda source, wishes: read_vllm(source, tokenize=wishes.tokenize),
+        "sglang": lambda source, wishes: read_sglang(source, tokenize=wishes.tokenize),
+        "servegen": lambda source, wishes: read_servegen(source, seed=wishes.seed),
+        "capture": lambda source, _: capture_trace(source),
+    }
+)
+
+
+def read_trace(
+    path: Path, *, tokenize: Tokenize = text_bytes, seed: int = 0, in_a_row: bool = False
+) -> Trace:
+    """The requests of a file, plain or gzip or xz. Raises UsageError for one that cannot be read.
+
+    Args:
+        tokenize: for traces that hold texts.
+        seed: for what a trace leaves open: when its sessions begin, or, of statistics, all.
+        in_a_row: sessions whose beginnings are not known come one after another instead of interleaved.
+    """
+    source = Source(path)
+    kind = _kind(source)
+    return _READERS[kind](source, _Wishes(tokenize, seed, in_a_row))
+
+
+def _kind(source: Source) -> str:
+    if source.path.is_dir():
+        raise UsageError(f"{source.path} is a folder; a file was expected")
+    first = list(islice(source.lines(), _LINES_LOOKED_AT))
+    if not first:
+        raise UsageError(f"{source.path} is empty")
+    for line in first:
+        kind = _kind_of_line(line)
+        if kind is not None:
+            return kind
+    raise UsageError(
+        f"{source.path} is in no format that is known here; it begins with {first[0].text[:60]!r}",
+        hint="docs/capture.md lists what can be read",
+    )
+
+
+def _kind_of_line(line: Line) -> str | None:
+    if line.text.startswith(HEADER):
+        return "azure"
+    if not line.text.startswith("{"):
+        return _kind_of_talk(line.text)
+    try:
+        fields = json.loads(line.text)
+    except ValueError:
+        return None
+    return _kind_of_row(fields) if isinstance(fields, dict) else None
+
+
+def _kind_of_talk(text: str) -> str | None:
+    """Of a line that is no JSON."""
+    if re.fullmatch(r"[\d.]+,[\d.e-]+,[\d.e-]+,(Gamma|Weibull|),[\d.e-]+,[\d.e-]+", text):
+        return "servegen"
+    if "Receive: obj=" in text:
+        return "sglang"
+    asked = "Received request " in text or (": prompt: " in text and "details: " in text)
+    return "vllm" if asked else None
+
+
+def _kind_of_row(fields: Mapping[str, Any]) -> str | None:
+    if str(fields.get("event", "")).startswith("request.") and "obj" in fields:
+        return "sglang"
+    if fields.get("capture") == "sapwood":
+        return "capture"
+    if "hash_ids" in fields:
+        return "mooncake"
+    if "block_size" in fields and "requests" in fields:
+        return "weka"
+    if isinstance(fields.get("input"), str) and "output" in fields and "timestamp" in fields:
+        return "lmcache"
+    return None if find_body(fields) is None else "requests"

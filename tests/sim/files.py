@@ -1,0 +1,25 @@
+"""Small traces, written where a test wants them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """A line for each row; packed as the ending says."""
+    return text_file(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def text_file(path: Path, text: str) -> Path:
+    data = text.encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data)
+    elif path.suffix == ".xz":
+        data = lzma.compress(data)
+    path.write_bytes(data)
+    return path

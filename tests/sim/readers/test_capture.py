@@ -1,0 +1,120 @@
+"""Our own captures, as the engine writes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.errors import UsageError
+from sapwood.sim.readers.capture import StepTimes, capture_trace, read_capture
+from sapwood.sim.readers.source import Source
+from sim.files import jsonl
+
+HEADER = {"capture": "sapwood", "version": 1, "began_at": 1000.5, "model": "toy"}
+
+
+def served(name: str, order: int, **others: Any) -> Mapping[str, Any]:
+    fields = {
+        "request": name,
+        "order": order,
+        "arrival": float(order),
+        "step": order,
+        "started_step": order,
+        "ended_step": order + 3,
+        "tenant": "",
+        "adapter": "",
+        "salt": "",
+        "prompt": [5, 6, 7],
+        "outputs": [[8, 9]],
+        "reused": 2,
+    }
+    return {**fields, **others}
+
+
+def source(tmp_path: Path, *rows: Mapping[str, Any]) -> Source:
+    return Source(jsonl(tmp_path / "mine.jsonl", rows))
+
+
+def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
+    rows = [
+        HEADER,
+        {"steps": 0, "began": [0.0, 0.5], "ended": [0.4, None]},
+        served("late", 1),
+        {"flush": 0.7, "step": 2},
+        {"steps": 2, "began": [0.9], "ended": [1.5]},
+        served("soon", 0, started_step=None),
+    ]
+    (run,) = read_capture(source(tmp_path, *rows))
+    assert [request.id for request in run.requests] == ["soon", "late"]
+    assert run.steps == [StepTimes(0.0, 0.4), StepTimes(0.5, None), StepTimes(0.9, 1.5)]
+    assert [(flush.at, flush.step) for flush in run.flushes] == [(0.7, 2)]
+    assert (run.requests[1].prompt.tolist(), run.requests[1].outputs[0].tolist()) == ([5, 6, 7], [8, 9])
+    assert (run.requests[0].started_step, run.requests[1].reused) == (None, 2)
+    assert run.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("row", "gap"),
+    [
+        ({"held": 64, "step": 0}, "pins or public prefixes"),
+        ({"lost": 3}, "lines are missing"),
+        ({"steps": 7, "began": [], "ended": []}, "the clock of some steps"),
+        (served("x", 4), "had not ended"),
+    ],
+)
+def test_what_cannot_be_done_again_is_told(row: Mapping[str, Any], gap: str, tmp_path: Path) -> None:
+    (run,) = read_capture(source(tmp_path, HEADER, served("a", 0), row))
+    assert [gap in each for each in run.gaps] == [True]
+    assert any(gap in note for note in capture_trace(source(tmp_path, HEADER, served("a", 0), row)).notes)
+
+
+def test_a_trace_has_the_tokens_of_prompt_and_answer(tmp_path: Path) -> None:
+    trace = capture_trace(
+        source(
+            tmp_path,
+            HEADER,
+            served("a", 0),
+            served("b", 1, tenant="3fa2", outputs=[[1], [2]]),
+            served("c", 2, started_step=None),
+        )
+    )
+    assert (trace.unit_tokens, trace.arrivals.tolist()) == (1, [0.0, 1.0])
+    assert trace[0].names.tolist() == [5, 6, 7, 8, 9]
+    assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (3, 2, 5)
+    assert [trace.scope_names[scope] for scope in trace.scopes] == ["", "3fa2//"]
+    assert any("1 requests that never began" in note for note in trace.notes)
+    assert any("of 1 requests with several samples" in note for note in trace.notes)
+
+
+def test_several_runs_follow_one_another_by_the_calendar(tmp_path: Path) -> None:
+    later = {**HEADER, "began_at": 1060.5}
+    trace = capture_trace(source(tmp_path, HEADER, served("a", 0), later, served("a", 0)))
+    assert trace.arrivals.tolist() == [0.0, 60.0]
+    assert any("2 runs" in note for note in trace.notes)
+
+
+def test_a_line_that_was_cut_as_the_server_died_is_left_out(tmp_path: Path) -> None:
+    whole = source(tmp_path, HEADER, served("a", 0))
+    whole.path.write_text(whole.path.read_text() + json.dumps(served("b", 1))[:40])
+    assert [request.id for request in read_capture(whole)[0].requests] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([served("a", 0)], "line 1 comes before"),
+        ([{**HEADER, "version": 2}], "'version' is 2; 1, which is all"),
+        ([HEADER, served("a", 0, prompt="x")], "line 2: 'prompt' is \"x\"; a list"),
+        ([HEADER, served("a", 0, prompt=["x"])], "line 2: 'prompt' is [\"x\"]; token ids"),
+        ([HEADER, served("a", 0, step=None)], "line 2: 'step' is null"),
+        ([HEADER, {"steps": 0, "began": [1], "ended": []}], "'ended' is []; a list of 1"),
+    ],
+)
+def test_a_line_that_is_none_is_told(rows: list[Mapping[str, Any]], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_capture(source(tmp_path, *rows, HEADER))
+    assert said in str(caught.value)

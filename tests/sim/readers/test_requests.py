@@ -1,0 +1,132 @@
+"""Logs of requests in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.errors import UsageError
+from sapwood.sim.rates import found_unbounded
+from sapwood.sim.reading import read_trace
+from sapwood.sim.trace import Trace
+from sim.files import jsonl
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+HI = {"role": "user", "content": "Hi"}
+MORE = {"role": "user", "content": [{"type": "text", "text": "More"}]}
+
+
+def read(tmp_path: Path, *rows: Mapping[str, Any], **options: Any) -> Trace:
+    return read_trace(jsonl(tmp_path / "log.jsonl", rows), **options)
+
+
+def prompts(trace: Trace) -> list[str]:
+    return [bytes(row.names[: row.prompt_tokens].tolist()).decode() for row in trace]
+
+
+def replies(trace: Trace) -> list[str]:
+    return [bytes(row.names[row.prompt_tokens :].tolist()).decode() for row in trace]
+
+
+def test_messages_become_a_text_that_the_next_turn_begins_with(tmp_path: Path) -> None:
+    said = {
+        "choices": [{"message": {"role": "assistant", "content": "Yo"}}],
+        "usage": {"completion_tokens": 9},
+    }
+    turns = [SYSTEM, HI, {"role": "assistant", "content": "Yo"}, MORE]
+    trace = read(
+        tmp_path,
+        {"timestamp": 1795946400.0, "model": "m", "messages": [SYSTEM, HI], "response": said},
+        {"timestamp": 1795946431.5, "model": "m", "messages": turns, "usage": {"completion_tokens": 7}},
+    )
+    first, second = prompts(trace)
+    assert first == "system\nBe brief.\nuser\nHi\nassistant\n"
+    assert second == first + "Yo\nuser\nMore\nassistant\n"
+    assert (replies(trace), trace.output_tokens.tolist()) == (["Yo", ""], [2, 7])
+    assert found_unbounded(trace).tolist() == [0, len(first) + 2]
+    assert trace.arrivals.tolist() == [0.0, 31.5]
+    assert any("nearly a template" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [HI]},
+        {"request_body": json.dumps({"messages": [HI]}), "response_body": {}},
+        {"custom_id": "b1", "url": "/v1/chat/completions", "body": {"messages": [HI]}},
+        {"input": {"messages": [HI]}, "output": {"content": "Yo"}, "usage": {"input": 9, "output": 1}},
+        {"prompt": "user\nHi\nassistant\n"},
+        {"input": "Hi", "model": "m"},
+        {"input": [{"role": "user", "content": "Hi"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
+        {"call_type": "acompletion", "startTime": 1795946400.1, "status": "success", "messages": [HI]},
+    ],
+)
+def test_a_prompt_is_found_in_all_of_these(row: Mapping[str, Any], tmp_path: Path) -> None:
+    assert prompts(read(tmp_path, row)) == ["user\nHi\nassistant\n"]
+
+
+def test_the_order_is_tools_system_messages_whatever_that_of_the_keys(tmp_path: Path) -> None:
+    body = {"messages": [HI], "system": [{"type": "text", "text": "Be brief."}], "tools": [{"name": "find"}]}
+    assert prompts(read(tmp_path, body)) == [
+        'tools\n[{"name": "find"}]\nsystem\nBe brief.\nuser\nHi\nassistant\n'
+    ]
+
+
+def test_calls_and_their_results_are_part_of_the_text(tmp_path: Path) -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}
+    trace = read(
+        tmp_path,
+        {"messages": [HI], "response": {"choices": [{"message": called}]}},
+        {"messages": [HI, called, {"role": "tool", "tool_call_id": "c1", "content": "none"}]},
+    )
+    assert prompts(trace)[1] == prompts(trace)[0] + replies(trace)[0] + "\ntool\nnone\nassistant\n"
+
+
+def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
+    rows = [
+        {"request_id": "r1", "tenant": "acme", "token_ids": [1, 15, 99], "output_token_ids": [4]},
+        {"request_id": "r2", "tags": {"tenant": "beta"}, "token_ids": [1, 15, 7]},
+        {"request_id": "r3", "tenant": "acme", "prompt": [1, 15, 7]},
+    ]
+    trace = read(tmp_path, *rows)
+    assert [row.names.tolist() for row in trace] == [[1, 15, 99, 4], [1, 15, 7], [1, 15, 7]]
+    assert [trace.scope_names[scope] for scope in trace.scopes] == ["acme", "beta", "acme"]
+    assert found_unbounded(trace).tolist() == [0, 0, 2]
+    assert trace.arrivals.tolist() == [0.0, 1.0, 2.0]
+    assert any("3 requests have no time" in note for note in trace.notes)
+    assert any("2 answers are of unknown length" in note for note in trace.notes)
+
+
+def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
+    rows = [
+        {"messages": [HI], "session_id": "s1"},
+        {"messages": [HI], "prompt_cache_key": "s2"},
+        {"messages": [HI], "metadata": {"requester_metadata": {"session_id": "s1"}}},
+    ]
+    trace = read(tmp_path, *rows)
+    assert trace.sessions.tolist() == [0, 1, 0]
+    assert not any("guessed" in note for note in trace.notes)
+
+
+def test_what_failed_or_has_no_prompt_is_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [{"messages": [HI]}, {"messages": [HI], "status": "failure"}, {"event": "start"}, {"messages": []}]
+    notes = read(tmp_path, *rows).notes
+    assert any("2 lines without a prompt" in note for note in notes)
+    assert any("1 requests that failed" in note for note in notes)
+
+
+def test_a_tokenizer_that_is_named_is_asked(tmp_path: Path) -> None:
+    trace = read(tmp_path, {"messages": [HI]}, tokenize=lambda text: [len(word) for word in text.split()])
+    assert trace.names.tolist() == [4, 2, 9]
+    assert not any("byte" in note for note in trace.notes)
+
+
+def test_ids_that_no_model_has_are_told_by_their_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line 1 has token ids that no model has"):
+        read(tmp_path, {"token_ids": [2**40]})
