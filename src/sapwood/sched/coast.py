@@ -6,11 +6,12 @@ wait age; all else would find things as it left them. That is so while
 
     everyone who runs has read its prompt and lacks one token, and all of them fit into one step;
     nobody is drafted for, and nobody who waits may push back one who runs;
-    nobody who waits can be seated: no seat or budget is left, or each lacks more pages than there are.
+    nobody who waits can be seated: no seat or budget is left, or who is looked at lacks more pages than there are.
 
 The last does not change on the way. Growth takes room, and nothing gives any: what it evicts becomes room for
-nobody else, and whoever could have read it lacks so much more. Where only the first in line is looked at, as it
-came back from a preemption, nobody can get before it, as all others arrived later.
+nobody else, and whoever could have read it lacks so much more. Who is looked at is known where the order changes only
+as somebody becomes overdue (then the coast ends), or where the first in line came back from a preemption and is the
+oldest of all; else all that wait have to lack pages.
 
 A step that finds no page is not taken: `schedule`, called at the same time, then preempts as it would have.
 """
@@ -48,7 +49,9 @@ class Coast:
         self._had = self._covered.tolist()
         self.steps = 0
         self.left = min(sequence.max_len - len(sequence) for sequence in running) - 1
-        """Steps after which somebody's last one comes."""
+        """Steps after which somebody's last one comes, or the order of those that wait may change."""
+        if looking:
+            self.left = min(self.left, queue.steps_in_order(running))
 
     @property
     def sequences(self) -> list[SeqId]:
@@ -129,6 +132,13 @@ def _goes_on_drawing(sequence: Sequence) -> bool:
 
 def _nobody_fits(cache: PrefixCache, queue: WaitingQueue) -> bool:
     """Whether none of those that wait could be seated although seats are free; False where that is not plain."""
+    if queue.steady:
+        looked_at = list(queue.looked_at())
+        if not all(_lacks_pages(cache, sequence) for sequence in looked_at):
+            return False
+        for sequence in looked_at:
+            queue.follow(sequence, None)  # As nobody leads; who is not looked at may still be said to follow.
+        return True
     if queue.following:
         return False
     first = queue.unmoved_first()

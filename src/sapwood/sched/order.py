@@ -21,6 +21,11 @@ class Order(Protocol):
         ...
 
     @property
+    def steady(self) -> bool:
+        """Whether the order of two that wait changes only as one of them becomes overdue."""
+        ...
+
+    @property
     def preempts(self) -> bool:
         """Whether one that waits may push back those that run with a worse `priority`."""
         ...
@@ -39,6 +44,7 @@ class Fcfs:
     """First come, first served. The bound of `Gain` holds here too, for what passes those that do not fit."""
 
     needs_cached = False
+    steady = True
     preempts = False
 
     def keys(self, waiting: Waiting) -> Keys:
@@ -52,6 +58,7 @@ class LongestPrefix:
     """
 
     needs_cached = True
+    steady = False
     preempts = False
 
     def keys(self, waiting: Waiting) -> Keys:
@@ -73,6 +80,7 @@ class DepthFirst:
 
     WINDOW = 128
     needs_cached = True
+    steady = False
     preempts = False
 
     def keys(self, waiting: Waiting) -> Keys:
@@ -120,6 +128,7 @@ class Gain:
     """
 
     needs_cached = True
+    steady = False
     preempts = False
 
     def __init__(self, weight: int = 4) -> None:
@@ -138,6 +147,7 @@ class Priority:
     """
 
     needs_cached = False
+    steady = True
     preempts = True
 
     def keys(self, waiting: Waiting) -> Keys:
@@ -148,6 +158,7 @@ class Random:
     """An order that knows nothing, for comparison: the same requests always come in the same order."""
 
     needs_cached = False
+    steady = True
     preempts = False
 
     def keys(self, waiting: Waiting) -> Keys:

@@ -301,7 +301,7 @@ class Scheduler:
                     continue
                 evicting = evicting and matched == 0
             left_out += 1
-            if self._queue.at_front(sequence) or left_out == LOOKUPS:
+            if self._queue.ends_admission(sequence, left_out):
                 break
 
     def _follows(self, sequence: Sequence, overlap: Overlap) -> bool:

@@ -73,6 +73,30 @@ class WaitingQueue:
         """Whether anyone waited for a leader when last looked at."""
         return bool(self._table.column("until").any())
 
+    @property
+    def steady(self) -> bool:
+        """Whether the order changes only when somebody comes, goes, or becomes overdue."""
+        return self._order.steady
+
+    def steps_in_order(self, running: Iterable[Sequence]) -> int:
+        """Steps, in each of which these compute a token, in which nobody who waits becomes overdue before the last."""
+        arrivals = np.sort([sequence.arrival for sequence in running])
+        aging = len(arrivals) - np.searchsorted(arrivals, self._table.column("arrival"), side="right")
+        left = self._patience - self._table.column("passed")
+        rows = (aging > 0) & (left > 0)
+        return int(np.min(-(-left[rows] // aging[rows]), initial=2**62))
+
+    def looked_at(self) -> Iterator[Sequence]:
+        """Whom an admission that seats nobody looks at, while nobody leads."""
+        for left_out, sequence in enumerate(self.in_order(), start=1):
+            yield sequence
+            if self.ends_admission(sequence, left_out):
+                return
+
+    def ends_admission(self, sequence: Sequence, left_out: int) -> bool:
+        """Whether nobody behind this one is looked at, which is left out like so many with it."""
+        return self.at_front(sequence) or left_out == LOOKUPS
+
     def unmoved_first(self) -> Sequence | None:
         """One that was preempted and before which nobody can ever come, as it is the oldest; None without one."""
         return None if self._order.preempts or not len(self) else self._table.oldest_if_returning()

@@ -50,5 +50,4 @@ class Contents:
 
     def _spelt_out(self, names: Tokens) -> Tokens:
         unit = self._trace.unit_tokens
-        tokens: Tokens = names[:, None] * np.int32(unit) + np.arange(unit, dtype=np.int32)
-        return tokens.ravel()
+        return np.add.outer(names * np.int32(unit), np.arange(unit, dtype=np.int32)).ravel()
