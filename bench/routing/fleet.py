@@ -26,10 +26,10 @@ class Served:
 @dataclass(slots=True)
 class CacheFleet:
     """Attributes:
-        capacity_pages: of each replica's cache.
-        tells: whether replicas tell what they reused.
-        down: those that are no candidates at present.
-        waits: seconds that they tell; 0 without.
+    capacity_pages: of each replica's cache.
+    tells: whether replicas tell what they reused.
+    down: those that are no candidates at present.
+    waits: seconds that they tell; 0 without.
     """
 
     router: Router

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.cache import Namespace, Tokens
+from sapwood.cache import Namespace
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.routing import ROUTER_NAMES, RouterName, Ticket, router_for
 from sapwood.sim import FlopCost, Trace, hardware_named, shape_named
@@ -39,7 +39,9 @@ class HitRates:
     busiest: float
 
 
-def play(trace: Trace, name: RouterName, replicas: int, capacity_tokens: int, policy: EvictionName) -> HitRates:
+def play(
+    trace: Trace, name: RouterName, replicas: int, capacity_tokens: int, policy: EvictionName
+) -> HitRates:
     """One request after the other. The capacity is each replica's."""
     cost = FlopCost(shape_named("llama-3-8b"), hardware_named("h100"))
     router = router_for(name, capacity_tokens=capacity_tokens, prefill_seconds=cost.prefill_seconds)
@@ -70,19 +72,25 @@ def _shared(trace: Trace) -> Sequence[int]:
     highest = np.zeros(len(lowest), np.int64)
     np.minimum.at(lowest, trace.names, sessions)
     np.maximum.at(highest, trace.names, sessions)
-    shared: list[int] = np.add.reduceat((lowest < highest)[trace.names].astype(np.int64), trace.offsets[:-1]).tolist()
+    shared: list[int] = np.add.reduceat(
+        (lowest < highest)[trace.names].astype(np.int64), trace.offsets[:-1]
+    ).tolist()
     return shared
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Hit rates of a synthetic chat by router and number of replicas.")
+    parser = argparse.ArgumentParser(
+        description="Hit rates of a synthetic chat by router and number of replicas."
+    )
     parser.add_argument("--capacity", type=int, default=100_000, help="tokens in each replica's cache")
     parser.add_argument("--conversations", type=int, default=400)
     parser.add_argument("--policy", default="default")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     trace = synthetic_chat(ChatWorkload(conversations=options.conversations), options.seed)
-    print(f"{trace.name}: {len(trace):,} requests, {options.capacity:,} tokens in each replica, {options.policy}")
+    print(
+        f"{trace.name}: {len(trace):,} requests, {options.capacity:,} tokens in each replica, {options.policy}"
+    )
     print("router         " + "".join(f"{f'R = {count}':>22}" for count in REPLICAS))
     for name in ROUTER_NAMES:
         rates = [play(trace, name, count, options.capacity, options.policy) for count in REPLICAS]

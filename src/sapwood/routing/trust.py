@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-PRIOR_TOKENS = 4096.0
-"""So many tokens found as expected, before anything is known: a few small surprises change little."""
+_PRIOR_REPORTS = 3.0
+"""So many found all that was expected, before anything is known: one surprise changes little."""
 
 _FADE = 0.95
 """Each report makes earlier ones count so much less: some twenty are remembered."""
 
 
 class _Record:
-    __slots__ = ("believed", "found")
+    __slots__ = ("found", "reports")
 
     def __init__(self) -> None:
-        self.believed = 0.0
+        self.reports = 0.0
         self.found = 0.0
 
 
@@ -24,19 +24,19 @@ class Trust:
         self._records: dict[int, _Record] = {}
 
     def of(self, replica: int) -> float:
-        """The share, 0 to 1, of what was believed to be there that was."""
+        """The share, 0 to 1, of what was believed to be there that was, as a mean over requests."""
         record = self._records.get(replica)
         if record is None:
             return 1.0
-        return (PRIOR_TOKENS + record.found) / (PRIOR_TOKENS + record.believed)
+        return (_PRIOR_REPORTS + record.found) / (_PRIOR_REPORTS + record.reports)
 
     def learn(self, replica: int, believed: int, reused: int) -> None:
         """Of so many tokens that were surely there it reused so many; more than that is no reason to believe more."""
         if believed <= 0:
             return
         record = self._records.setdefault(replica, _Record())
-        record.believed = record.believed * _FADE + believed
-        record.found = record.found * _FADE + max(0, min(reused, believed))
+        record.reports = record.reports * _FADE + 1.0
+        record.found = record.found * _FADE + max(0, min(reused, believed)) / believed
 
     def forget(self, replica: int) -> None:
         self._records.pop(replica, None)
