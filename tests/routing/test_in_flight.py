@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from routing.helpers import ticket
 from sapwood.routing.in_flight import RECENT_SECONDS, InFlight, Placement, Sent
 
@@ -42,10 +40,11 @@ def test_equal_requests_are_two() -> None:
 
 def test_recent_requests_fade_and_a_replica_that_left_has_none() -> None:
     flying = InFlight()
-    flying.add(ticket(1), Placement(4, 0.0))
-    flying.add(ticket(1), Placement(4, RECENT_SECONDS))
-    assert flying.recent(4, RECENT_SECONDS) == pytest.approx(1.5)
-    assert flying.recent(4, 3 * RECENT_SECONDS) == pytest.approx(0.375)
-    assert flying.recent(4, 1e9) == 0.0
+    flying.add(ticket(1), Placement(4, 0.0, seconds=8.0))
+    flying.add(ticket(1), Placement(4, RECENT_SECONDS, seconds=2.0))
+    assert flying.recent(4, RECENT_SECONDS) == Sent(1.5, 6.0)
+    assert flying.recent(4, 3 * RECENT_SECONDS) == Sent(0.375, 1.5)
+    assert flying.recent(4, 1e9) == Sent(0.0, 0.0)
     flying.left(4)
-    assert flying.recent(4, 0.0) == flying.on(4) == len(flying) == 0
+    assert flying.recent(4, RECENT_SECONDS) == Sent(0.0, 0.0)
+    assert flying.on(4) == len(flying) == 0

@@ -29,23 +29,24 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Requests in flight, and the seconds of prefill that were expected of them."""
+    """Requests, and the seconds of prefill that were expected of them; fractions where older ones count less."""
 
-    requests: int
+    requests: float
     seconds: float
 
 
 class _Recent:
-    """A count of events that fades."""
+    """What was sent, fading."""
 
-    __slots__ = ("at", "count")
+    __slots__ = ("at", "sent")
 
     def __init__(self) -> None:
-        self.count = 0.0
+        self.sent = Sent(0.0, 0.0)
         self.at = 0.0
 
-    def as_of(self, now: float) -> float:
-        return self.count * math.pow(2.0, min(0.0, (self.at - now) / RECENT_SECONDS))
+    def as_of(self, now: float) -> Sent:
+        fading = math.pow(2.0, min(0.0, (self.at - now) / RECENT_SECONDS))
+        return Sent(self.sent.requests * fading, self.sent.seconds * fading)
 
 
 class InFlight:
@@ -65,7 +66,9 @@ class InFlight:
         self._placements[ticket] = placement
         self._by_replica.setdefault(placement.replica, {})[ticket] = placement
         recent = self._recent.setdefault(placement.replica, _Recent())
-        recent.count, recent.at = recent.as_of(placement.at) + 1.0, placement.at
+        before = recent.as_of(placement.at)
+        recent.sent = Sent(before.requests + 1.0, before.seconds + placement.seconds)
+        recent.at = placement.at
 
     def pop(self, ticket: Ticket) -> Placement | None:
         """It has ended. None if it is not in flight, or its replica has left since."""
@@ -93,7 +96,7 @@ class InFlight:
             requests, seconds = requests + 1, seconds + placement.seconds
         return Sent(requests, seconds)
 
-    def recent(self, replica: int, now: float) -> float:
-        """Requests that it was given of late."""
+    def recent(self, replica: int, now: float) -> Sent:
+        """What it was given of late, whether it has ended or not."""
         recent = self._recent.get(replica)
-        return 0.0 if recent is None else recent.as_of(now)
+        return Sent(0.0, 0.0) if recent is None else recent.as_of(now)

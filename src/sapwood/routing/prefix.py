@@ -25,18 +25,18 @@ import numpy as np
 from sapwood.cache import Tokens
 from sapwood.routing.block_keys import BlockKey, block_keys
 from sapwood.routing.choose import Candidate, Ticket, require_candidates
-from sapwood.routing.in_flight import InFlight, Placement
+from sapwood.routing.in_flight import InFlight, Placement, Sent
 from sapwood.routing.shadow import Shadow, Sighting
 from sapwood.routing.trust import Trust
 
 MOST_LOAD = 1.25
 """Times the mean of all candidates' requests of late."""
 
-_LEAST_LOAD = 2.0
+_LEAST_LOAD = 8.0
 """Requests of late that nobody minds."""
 
 _EQUAL = 0.01
-"""Costs that differ by less than this share of a cold prefill are equal: the fewest requests of late decide."""
+"""Costs that differ by less than this share of a cold prefill are equal: whoever was given less of late goes first."""
 
 PrefillSeconds: TypeAlias = Callable[[int, int], float]
 """Of reading a prompt of so many tokens of which so many are cached: a cost model's `prefill_seconds`."""
@@ -44,10 +44,10 @@ PrefillSeconds: TypeAlias = Callable[[int, int], float]
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a request would cost at one replica, in seconds, but for `recent`: how many requests it got of late."""
+    """What a request would cost at one replica, in seconds."""
 
     candidate: Candidate
-    recent: float
+    recent: Sent
     in_flight: int
     wait: float
     prefill: float
@@ -58,10 +58,6 @@ class Offer:
     @property
     def cost(self) -> float:
         return self.wait + self.prefill + self.evicted
-
-    @property
-    def rank(self) -> tuple[float, int]:
-        return (self.recent, self.candidate.replica)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,22 +168,40 @@ class PrefixAware:
 
 
 def best(offers: Sequence[Offer], cold: float) -> Offer:
-    """The cheapest of those that may get one more; among equals the one that got fewest of late.
+    """The cheapest of those that may get one more; among equals the one that was given least of late.
 
     `cold` is what the prompt costs where nothing is cached. Stuck replicas count only if all are.
     """
     offers = [offer for offer in offers if offer.wait < math.inf] or offers
-    most = max(_LEAST_LOAD, MOST_LOAD * (sum(offer.recent for offer in offers) + 1.0) / len(offers))
-    within = [offer for offer in offers if offer.recent + 1.0 <= most or offer.continues]
-    in_flight = sum(offer.in_flight for offer in offers) / len(offers)
-    shortest = min((offer.wait for offer in within), default=math.inf)
-    # Its wait alone is what it says; that it ends what it is given as fast as others is what we see.
-    ahead = [offer for offer in offers if offer.wait + cold < shortest and offer.in_flight <= in_flight]
-    allowed = [*within, *ahead] or offers
+    mean = _mean([offer.recent for offer in offers])
+    most = max(_LEAST_LOAD, MOST_LOAD * (mean.requests + 1.0 / len(offers)))
+    within = [offer for offer in offers if offer.recent.requests + 1.0 <= most or offer.continues]
+    allowed = [*within, *_ahead(offers, within, cold)] or offers
     least = min(offer.cost for offer in allowed)
-    return min(
-        (offer for offer in allowed if offer.cost <= least + _EQUAL * cold), key=lambda offer: offer.rank
+    equal = [offer for offer in allowed if offer.cost <= least + _EQUAL * cold]
+    return min(equal, key=lambda offer: (_share(offer.recent, mean), offer.candidate.replica))
+
+
+def _ahead(offers: Sequence[Offer], within: Sequence[Offer], cold: float) -> list[Offer]:
+    """Those so fast that they may get more than their share.
+
+    Their wait is what they say; that they end what they are given as fast as others is what we see.
+    """
+    shortest = min((offer.wait for offer in within), default=math.inf)
+    in_flight = sum(offer.in_flight for offer in offers) / len(offers)
+    return [offer for offer in offers if offer.wait + cold < shortest and offer.in_flight <= in_flight]
+
+
+def _mean(sent: Sequence[Sent]) -> Sent:
+    return Sent(
+        sum(each.requests for each in sent) / len(sent), sum(each.seconds for each in sent) / len(sent)
     )
+
+
+def _share(sent: Sent, mean: Sent) -> float:
+    """Requests and seconds, each over its mean: cheap requests and few dear ones are load alike."""
+    requests = sent.requests / mean.requests if mean.requests else 0.0
+    return requests + (sent.seconds / mean.seconds if mean.seconds else 0.0)
 
 
 def _begins_with(stored: Tokens, prompt: Tokens) -> bool:

@@ -70,7 +70,7 @@ class LeastLoaded:
         replica = candidate.replica
         sent = self._in_flight.since(replica, candidate.as_of).requests
         requests = candidate.running + candidate.waiting + sent
-        return (requests, candidate.wait_seconds, self._in_flight.recent(replica, now), replica)
+        return (requests, candidate.wait_seconds, self._in_flight.recent(replica, now).requests, replica)
 
     def finished(
         self,
