@@ -30,7 +30,6 @@ _VARIABLES: Mapping[str, str] = MappingProxyType(
 _STYLE: Mapping[str, Any] = MappingProxyType(
     {
         "svg.fonttype": "none",
-        "svg.hashsalt": "sapwood",
         "font.family": "DejaVu Sans",
         "font.size": 10,
         "text.color": INK,
@@ -50,12 +49,12 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
 
 def curve_plot(report: Report) -> str:
     """Hit rate over memory, all policies, with the optimum above, the knees and the plan's own size."""
-    return _svg((8.4, 4.2), lambda axes: _curve(axes, report))
+    return _svg("curve", (8.4, 4.2), lambda axes: _curve(axes, report))
 
 
 def ttft_plot(outcomes: Mapping[str, Outcome], goal: float | None) -> str:
     """Which share of the requests had their first token after how many seconds."""
-    return _svg((8.4, 3.4), lambda axes: _ttft(axes, outcomes, goal))
+    return _svg("ttft", (8.4, 3.4), lambda axes: _ttft(axes, outcomes, goal))
 
 
 def _curve(axes: Any, report: Report) -> None:
@@ -126,10 +125,10 @@ def _legend(axes: Any) -> None:
     axes.legend(handles=named, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
 
 
-def _svg(inches: tuple[float, float], draw: Callable[[Any], None]) -> str:
-    """Raises UsageError where matplotlib is not installed."""
+def _svg(name: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> str:
+    """`name` keeps the ids of one plot apart from those of another. Raises UsageError where matplotlib is missing."""
     matplotlib: Any = _library("matplotlib")
-    with matplotlib.rc_context(dict(_STYLE)):
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = _library("matplotlib.figure").Figure(figsize=inches, layout="constrained")
         draw(figure.subplots())
         written = io.StringIO()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sapwood.config import EvictionName, IndexName, OrderName
+from sapwood.routing import RouterName
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Design:
     prefix_index: IndexName = "radix"
     eviction_policy: EvictionName = "default"
     schedule_policy: OrderName = "default"
-    routing: str = "prefix"
+    routing: RouterName = "prefix"
 
     @property
     def total_tokens(self) -> int:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from sapwood.config import EvictionName, OrderName
 from sapwood.errors import UsageError
+from sapwood.routing import RouterName
 from sapwood.sim.design import Design
 
-ROUTINGS = ("prefix", "least-loaded", "session", "round-robin")
+ROUTINGS: tuple[RouterName, ...] = ("prefix", "least-loaded", "session", "round-robin")
 """Rules of `sapwood.routing`, the one that knows most first."""
 
 
@@ -29,7 +30,7 @@ class Space:
     least_replicas: int = 1
     policies: tuple[EvictionName, ...] = ("default", "lru")
     orders: tuple[OrderName, ...] = ("default", "fcfs")
-    routings: tuple[str, ...] = ROUTINGS[:2]
+    routings: tuple[RouterName, ...] = ROUTINGS[:2]
     page_sizes: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:
