@@ -18,7 +18,7 @@ def test_the_answer_comes_first_and_the_definitions_last() -> None:
 
 def test_each_row_of_the_curve_has_memory_rates_gain_and_times() -> None:
     [knee] = [line for line in as_text(report()).splitlines() if "← knee" in line]
-    assert knee.split()[:9] == ["13.1", "GB", "100,000", "80.0", "76.0", "72.0", "64.0", "0", "points"]
+    assert knee.split()[:9] == ["13.1", "GB", "100,000", "80.0", "76.0", "72.0", "64.0", "0", "4"]
     assert knee.endswith("  4 s   8 s  ← knee")
 
 

@@ -9,8 +9,7 @@ from sapwood.cli import plan_words as words
 from sapwood.cli.plan_plots import curve_plot, ttft_plot
 from sapwood.cli.plan_report import Report
 from sapwood.cli.plan_text import shift_name
-from sapwood.sim.design import Outcome
-from sapwood.sim.what_ifs import Shift, WhatIf
+from sapwood.sim import Outcome, Shift, WhatIf
 
 _CSS = """
 :root { color-scheme: light dark;
@@ -101,12 +100,12 @@ def _curves(report: Report) -> Iterator[str]:
     yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum", "knee"]))}</p>'
     yield curve_plot(report)
     first = report.curves.lines[0]
-    optimum = report.curves.optimum
+    optimum, gains = report.curves.optimum, words.Gains.of(report)
     lines = [*([optimum] if optimum else []), *report.curves.lines]
-    header = ["memory", "tokens", *(line.policy for line in lines), "a further GB"]
+    header = ["memory", "tokens", *(line.policy for line in lines), f"points per {gains.unit}"]
     rows = []
     for k, point in enumerate(first.points):
-        gain = f"+{words.points(report.curves.gains[k])} points" if k < len(report.curves.gains) else ""
+        gain = gains.points(report.curves.gains[k]) if k < len(report.curves.gains) else ""
         size = words.gigabytes(report.machine.gigabytes(point.capacity_tokens))
         rates = [f"{100 * line.points[k].hit_rate:.1f}" for line in lines]
         rows.append([size, f"{point.capacity_tokens:,}", *rates, gain])

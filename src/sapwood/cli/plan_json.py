@@ -8,10 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sapwood.cli.plan_report import Line, Machine, Report
-from sapwood.sim.design import Case, Design, Outcome, Row
-from sapwood.sim.goals import Shortfall
-from sapwood.sim.planner import Plan
-from sapwood.sim.what_ifs import Shift, WhatIf
+from sapwood.sim import Case, Design, Outcome, Plan, Row, Shift, Shortfall, WhatIf
 
 Json = dict[str, Any]
 

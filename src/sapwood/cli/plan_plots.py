@@ -12,7 +12,7 @@ from typing import Any
 from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Line, Report
 from sapwood.errors import UsageError
-from sapwood.sim.design import Outcome
+from sapwood.sim import Outcome
 
 INK, SOFT, RULE, OPTIMUM, PAGE = "#010203", "#020304", "#030405", "#040506", "#0d0e0f"
 LINES = ("#050607", "#060708", "#070809", "#08090a", "#090a0b", "#0a0b0c", "#0b0c0d", "#0c0d0e")
@@ -135,6 +135,11 @@ def _svg(name: str, inches: tuple[float, float], draw: Callable[[Any], None]) ->
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(written, format="svg", transparent=True, metadata=nothing)
     return _themed(written.getvalue())
+
+
+def need_matplotlib() -> None:
+    """Raises UsageError where it is not installed."""
+    _library("matplotlib")
 
 
 def _library(name: str) -> Any:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sapwood.sim.design import Outcome, Row
-from sapwood.sim.goals import Goals
-from sapwood.sim.planner import Plan
-from sapwood.sim.what_ifs import Shift, WhatIf
+from sapwood.sim import Goals, Outcome, Plan, Row, Shift, WhatIf
 
 
 @dataclass(frozen=True, slots=True)

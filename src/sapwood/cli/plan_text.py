@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Line, Point, Report
 from sapwood.cli.plan_table import MARKS, plot, table
-from sapwood.sim.design import Outcome
-from sapwood.sim.what_ifs import Shift, WhatIf
+from sapwood.sim import Outcome, Shift, WhatIf
 
 
 def as_text(report: Report) -> str:
@@ -48,13 +47,13 @@ def _traffic(report: Report) -> Iterator[str]:
 def _curves(report: Report) -> Iterator[str]:
     curves = report.curves
     first, *others = curves.lines
-    optimum = curves.optimum
+    optimum, gains = curves.optimum, words.Gains.of(report)
     header = [
         "memory",
         "tokens",
         "optimum",
         *(line.policy for line in curves.lines),
-        "1 GB more",
+        f"points per {gains.unit}",
         "TTFT p50",
         "p95",
         "",
@@ -62,7 +61,7 @@ def _curves(report: Report) -> Iterator[str]:
     rows = []
     for k, point in enumerate(first.points):
         rates = [_rate(each, k) for each in (optimum, first, *others)]
-        gain = f"{words.points(curves.gains[k])} points" if k < len(curves.gains) else ""
+        gain = gains.points(curves.gains[k]) if k < len(curves.gains) else ""
         rows.append(
             [
                 words.gigabytes(report.machine.gigabytes(point.capacity_tokens)),
@@ -91,8 +90,8 @@ def _remark(report: Report, point: Point) -> str:
     marks = []
     if any(knee.capacity_tokens == point.capacity_tokens for knee in report.curves.knees):
         marks.append("knee")
-    if point.capacity_tokens > report.machine.most_tokens:
-        marks.append("more than a replica has")
+    if 0 <= report.machine.most_tokens - point.capacity_tokens < report.traffic.unit_tokens:
+        marks.append("all that a replica has")
     return "← " + ", ".join(marks) if marks else ""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim.design import Design, Outcome
-from sapwood.sim.goals import Goals, Shortfall
+from sapwood.sim import Design, Goals, Outcome, Shortfall
 
 
 def percent(rate: float) -> str:
@@ -117,13 +117,25 @@ def _knee(report: Report) -> str:
         return f"At most {percent(traffic.ceiling)} of the prompt tokens can be reused; no size of memory stands out"
     knee = curves.knees[-1]
     size = gigabytes(report.machine.gigabytes(knee.capacity_tokens))
+    gains = Gains.of(report)
     return (
         f"{size} of KV reuse {percent(knee.hit_rate)} of the prompt tokens, of {percent(traffic.ceiling)} that "
-        f"unlimited memory would; beyond, a GB brings {points(knee.gain_after)} points instead of "
-        f"{points(knee.gain_before)}"
+        f"unlimited memory would; beyond, a {gains.unit} brings {gains.points(knee.gain_after)} points instead of "
+        f"{gains.points(knee.gain_before)}"
     )
 
 
-def points(gain: float) -> str:
-    """Of a hit rate in percent."""
-    return f"{gain:.2f}" if gain >= 0.1 else f"{gain:.2g}"
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Points of hit rate that memory brings, per GB or per TB: whichever is no larger than the largest size shown."""
+
+    unit: str
+    gigabytes: float
+
+    @classmethod
+    def of(cls, report: Report) -> Gains:
+        largest = report.machine.gigabytes(report.curves.lines[0].points[-1].capacity_tokens)
+        return cls("TB", 1000.0) if largest >= 1000 else cls("GB", 1.0)
+
+    def points(self, per_gb: float) -> str:
+        return f"{per_gb * self.gigabytes:.3g}"
