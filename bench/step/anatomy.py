@@ -15,7 +15,7 @@ from sapwood.chat import Detokenizer
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import Engine
 from sapwood.engine.build import load_tokenizer, model_facts
-from sapwood.model import load_model
+from sapwood.model import ModelRunner, load_model
 from sapwood.types import Event, Finished, Request, SamplingParams
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class WatchedOps:
 
     def __init__(self, ops: Any, clock: Clock) -> None:
         self._ops, self._clock = ops, clock
-        for name in ("rms_norm", "linear", "gated_linear", "rope_and_store", "attention"):
+        for name in ("rms_norm", "linear", "gated_linear", "rope_and_store", "attention", "pick", "rank"):
             setattr(self, name, clock.watching(getattr(ops, name)))
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +97,7 @@ class Stage:
         decoder: Decoder = loaded.runner.decoder
         decoder.ops = WatchedOps(decoder.ops, self._clock)
         self._engine = Engine(
-            loaded.runner,
+            ModelRunner(decoder, loaded.runner.kv),
             PrefixCache(loaded.pages, CacheConfig()),
             SchedulerConfig(speculate="off"),
             model_facts(loaded, tokenizer),

@@ -46,6 +46,7 @@ class Watched:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
+        self.ops = decoder.ops
         self.hidden = np.empty((0, 0), np.float32)
         self.logit_calls: list[NDArray[np.float32]] = []
 

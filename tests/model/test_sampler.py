@@ -14,13 +14,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sapwood.errors import DeadEndError
 from sapwood.model import sampler
+from sapwood.model.ops_native import NativeOps
+from sapwood.model.ops_reference import ReferenceOps
+from sapwood.model.sampler import Sampler
 from sapwood.plan import SampleOrder
-from sapwood.types import SamplingParams
+from sapwood.types import SamplingParams, TokenLogprob
 
 Floats = NDArray[np.float32]
 GRID = 500
 """Numbers of a sweep: a token's share of them is its probability, within 1 / GRID."""
+
+
+OPS = NativeOps(1)
+SAMPLER = Sampler(OPS)
+
+
+def draw(row: Floats, asked: SampleOrder) -> TokenLogprob:
+    (drawn,) = SAMPLER.draw([row], [asked])
+    if isinstance(drawn, Exception):
+        raise drawn
+    return drawn
+
+
+def score(row: Floats, token: int, top: int) -> TokenLogprob:
+    return SAMPLER.score([row], [token], top)[0]
+
+
+def uniform(asked: SampleOrder) -> float:
+    """The number that is drawn with."""
+    with mock.patch.object(OPS, "uniform", wraps=OPS.uniform) as watched:
+        draw(np.zeros(10, np.float32), asked)
+    return OPS.uniform(*watched.call_args.args)
 
 
 def order(history: tuple[int, ...] = (0, 1, 2), prompt_len: int = 3, **params: Any) -> SampleOrder:
@@ -38,8 +64,10 @@ def logits(*values: float) -> Floats:
 
 def shares(row: Floats, asked: SampleOrder) -> dict[int, float]:
     """Each token's part of [0, 1): all draws, by a sweep of the random number."""
-    with mock.patch.object(sampler, "uniform", side_effect=[(step + 0.5) / GRID for step in range(GRID)]):
-        counts = Counter(sampler.draw(row, asked).token for _ in range(GRID))
+    numbers = [(step + 0.5) / GRID for step in range(GRID)]
+    with mock.patch.object(OPS, "uniform", side_effect=numbers):
+        drawn = SAMPLER.draw([row] * GRID, [asked] * GRID)
+    counts = Counter(each.token for each in drawn if isinstance(each, TokenLogprob))
     return {token: count / GRID for token, count in counts.items()}
 
 
@@ -62,23 +90,23 @@ def naive(row: list[float], params: SamplingParams) -> dict[int, float]:
 
 
 def test_greedy_takes_the_largest_and_among_equals_the_lowest_id() -> None:
-    assert sampler.draw(logits(1, 3, 2), order(temperature=0)).token == 1
-    assert sampler.draw(logits(1, 3, 2, 3), order(temperature=0)).token == 1
-    assert sampler.draw(logits(-0.0, 0.0, 0.0), order(temperature=0)).token == 0
-    assert sampler.draw(np.zeros(5000, np.float32), order(temperature=0)).token == 0
+    assert draw(logits(1, 3, 2), order(temperature=0)).token == 1
+    assert draw(logits(1, 3, 2, 3), order(temperature=0)).token == 1
+    assert draw(logits(-0.0, 0.0, 0.0), order(temperature=0)).token == 0
+    assert draw(np.zeros(5000, np.float32), order(temperature=0)).token == 0
 
 
 def test_greedy_breaks_ties_that_penalties_make() -> None:
     row = logits(1.0, 1.5, 1.0)
-    assert sampler.draw(row, order((1,), 0, temperature=0, presence_penalty=0.5)).token == 0
+    assert draw(row, order((1,), 0, temperature=0, presence_penalty=0.5)).token == 0
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=20), st.integers(0, 2**63), st.floats(0.01, 1.0))
 def test_greedy_ignores_seed_and_cuts(values: list[int], seed: int, p: float) -> None:
     row = logits(*values)
-    plain = sampler.draw(row, order(temperature=0)).token
+    plain = draw(row, order(temperature=0)).token
     assert plain == values.index(max(values))
-    assert sampler.draw(row, order(temperature=0, seed=seed, top_p=p, top_k=3, min_p=p)).token == plain
+    assert draw(row, order(temperature=0, seed=seed, top_p=p, top_k=3, min_p=p)).token == plain
 
 
 # ---- temperature and cuts ----------------------------------------------------------------------------------------
@@ -180,30 +208,28 @@ def test_penalties_and_bias_follow_their_formulas(
         frequency_penalty=frequency,
         logit_bias=bias,
     )
-    found = sampler.draw(logits(*row), asked).token
+    found = draw(logits(*row), asked).token
     assert expected[found] >= max(expected) - 1e-4
 
 
 def test_repetition_counts_the_prompt_and_the_others_do_not() -> None:
     row = logits(2.0, 1.9, 0.0)
     prompt_only = (0, 0)
-    assert sampler.draw(row, order(prompt_only, 2, temperature=0, repetition_penalty=1.2)).token == 1
-    assert sampler.draw(row, order(prompt_only, 2, temperature=0, presence_penalty=2.0)).token == 0
-    assert sampler.draw(row, order(prompt_only, 2, temperature=0, frequency_penalty=2.0)).token == 0
-    assert sampler.draw(row, order(prompt_only, 1, temperature=0, frequency_penalty=2.0)).token == 1
+    assert draw(row, order(prompt_only, 2, temperature=0, repetition_penalty=1.2)).token == 1
+    assert draw(row, order(prompt_only, 2, temperature=0, presence_penalty=2.0)).token == 0
+    assert draw(row, order(prompt_only, 2, temperature=0, frequency_penalty=2.0)).token == 0
+    assert draw(row, order(prompt_only, 1, temperature=0, frequency_penalty=2.0)).token == 1
 
 
 def test_frequency_counts_and_presence_does_not() -> None:
     row, thrice = logits(2.0, 1.0), (0, 0, 0)
-    assert sampler.draw(row, order(thrice, 0, temperature=0, frequency_penalty=0.5)).token == 1
-    assert sampler.draw(row, order(thrice, 0, temperature=0, presence_penalty=0.5)).token == 0
+    assert draw(row, order(thrice, 0, temperature=0, frequency_penalty=0.5)).token == 1
+    assert draw(row, order(thrice, 0, temperature=0, presence_penalty=0.5)).token == 0
 
 
 def test_the_logits_given_are_left_as_they_are() -> None:
     row = logits(1, 2, 3)
-    sampler.draw(
-        row, order(temperature=1, repetition_penalty=2.0, logit_bias={0: 5.0}, banned=(2,), logprobs=2)
-    )
+    draw(row, order(temperature=1, repetition_penalty=2.0, logit_bias={0: 5.0}, banned=(2,), logprobs=2))
     assert row.tolist() == [1, 2, 3]
 
 
@@ -217,9 +243,9 @@ def test_a_banned_token_is_never_drawn(temperature: float) -> None:
 
 @pytest.mark.parametrize("number", [0.0, 1 - 2.0**-53])
 def test_the_least_and_the_largest_number_draw_no_banned_token(number: float) -> None:
-    with mock.patch.object(sampler, "uniform", return_value=number):
-        assert sampler.draw(logits(1, 1, 1), order(banned=(0, 2))).token == 1
-        assert sampler.draw(logits(1, 1, 1), order(banned=(0, 2), top_p=0.9)).token == 1
+    with mock.patch.object(OPS, "uniform", return_value=number):
+        assert draw(logits(1, 1, 1), order(banned=(0, 2))).token == 1
+        assert draw(logits(1, 1, 1), order(banned=(0, 2), top_p=0.9)).token == 1
 
 
 def test_a_bias_forces_or_forbids() -> None:
@@ -243,7 +269,7 @@ def test_logprobs_are_raw_and_the_chosen_one_is_the_same_float(
     asked = order(
         (0,), 1, temperature=temperature, logprobs=top, repetition_penalty=1.7, logit_bias={0: 2.0}, top_k=3
     )
-    drawn = sampler.draw(logits(*row), asked)
+    drawn = draw(logits(*row), asked)
     norm = max(row) + math.log(math.fsum(math.exp(value - max(row)) for value in row))
     assert drawn.logprob == pytest.approx(row[drawn.token] - norm, abs=1e-12)
     assert len(drawn.top) == min(top, len(row))
@@ -254,15 +280,15 @@ def test_logprobs_are_raw_and_the_chosen_one_is_the_same_float(
 
 
 def test_logprobs_only_when_asked() -> None:
-    assert sampler.draw(logits(1, 2), order()).logprob == 0.0
-    asked = sampler.draw(logits(1, 2), order(temperature=0, logprobs=0))
+    assert draw(logits(1, 2), order()).logprob == 0.0
+    asked = draw(logits(1, 2), order(temperature=0, logprobs=0))
     assert asked.logprob == pytest.approx(-math.log(1 + math.exp(-1)))
     assert asked.top == ()
 
 
 def test_all_logprobs_are_a_distribution() -> None:
     row = np.random.default_rng(0).standard_normal(1000).astype(np.float32) * 9
-    scored = sampler.score(row, 17, 1000)
+    scored = score(row, 17, 1000)
     assert math.fsum(math.exp(logprob) for _, logprob in scored.top) == pytest.approx(1.0, abs=1e-12)
     assert dict(scored.top)[17] == scored.logprob
 
@@ -271,15 +297,13 @@ def test_all_logprobs_are_a_distribution() -> None:
 
 
 def test_the_number_is_a_function_of_seed_sample_and_position_alone() -> None:
-    first = sampler.uniform(order((1, 2, 3), seed=5, sample=2))
+    first = uniform(order((1, 2, 3), seed=5, sample=2))
     others = order((9, 8, 7), 0, seed=5, sample=2, temperature=0.2, top_k=4, banned=(3,))
-    assert sampler.uniform(others) == first
+    assert uniform(others) == first
     keys = [
         (seed, sample, length) for seed in (0, 1, 2**63) for sample in (0, 1, 7) for length in (1, 2, 300)
     ]
-    numbers = {
-        sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys
-    }
+    numbers = {uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys}
     assert len(numbers) == len(keys)
     assert all(0 <= number < 1 for number in numbers)
 
@@ -287,15 +311,13 @@ def test_the_number_is_a_function_of_seed_sample_and_position_alone() -> None:
 def test_the_stream_is_pinned() -> None:
     """Seeds keep their meaning from release to release."""
     keys = ((0, 0, 1), (42, 0, 10), (42, 1, 10))
-    numbers = [
-        sampler.uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys
-    ]
+    numbers = [uniform(order((0,) * length, seed=seed, sample=sample)) for seed, sample, length in keys]
     assert numbers == [0.34218278474233466, 0.5250160661854594, 0.16700809318335985]
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64 + 3, -(2**70)])
 def test_any_integer_is_a_seed(seed: int) -> None:
-    assert 0 <= sampler.uniform(order(seed=seed)) < 1
+    assert 0 <= uniform(order(seed=seed)) < 1
 
 
 def test_draws_follow_the_probabilities() -> None:
@@ -306,7 +328,7 @@ def test_draws_follow_the_probabilities() -> None:
     by_position = [order((0,) * length, seed=11) for length in range(1, 4001)]
     by_sample = [order((0, 1), seed=11, sample=sample) for sample in range(4000)]
     for orders in (by_seed, by_position, by_sample):
-        counts = np.bincount([sampler.draw(row, asked).token for asked in orders], minlength=8)
+        counts = np.bincount([draw(row, asked).token for asked in orders], minlength=8)
         assert ((counts - expected) ** 2 / expected).sum() < 24.3  # p = 0.001
 
 
@@ -314,9 +336,9 @@ def test_draws_follow_the_probabilities() -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_are_not_finite_are_refused(bad: float, temperature: float) -> None:
     with pytest.raises(ValueError, match="not finite"):
-        sampler.draw(logits(1, bad, 2), order(temperature=temperature))
+        draw(logits(1, bad, 2), order(temperature=temperature))
     with pytest.raises(ValueError, match="not finite"):
-        sampler.score(logits(1, bad, 2), 0, 1)
+        score(logits(1, bad, 2), 0, 1)
 
 
 class Only:
@@ -348,18 +370,69 @@ def test_every_cut_is_made_among_what_the_guide_allows(params: dict[str, Any]) -
 
 def test_no_bias_brings_back_what_the_guide_forbids() -> None:
     asked = replace(order(logit_bias={0: 1e9}, repetition_penalty=5.0, temperature=0), guide=Only(1))
-    assert sampler.draw(logits(9.0, -9.0, 1.0, 1.0), asked).token == 1
+    assert draw(logits(9.0, -9.0, 1.0, 1.0), asked).token == 1
 
 
 def test_bans_give_way_where_the_guide_allows_nothing_else() -> None:
     both = replace(order(banned=(1,), temperature=0), guide=Only(1, 2))
     alone = replace(order(banned=(1,), temperature=0), guide=Only(1))
     row = logits(9.0, 5.0, 1.0, 9.0)
-    assert sampler.draw(row, both).token == 2
-    assert sampler.draw(row, alone).token == 1
+    assert draw(row, both).token == 2
+    assert draw(row, alone).token == 1
 
 
 def test_reported_probabilities_are_those_before_the_guide() -> None:
     row = logits(2.0, 1.0, 0.0, 0.0)
-    free = sampler.score(row, 1, 2)
-    assert sampler.draw(row, replace(order(temperature=0, logprobs=2), guide=Only(1))) == free
+    free = score(row, 1, 2)
+    assert draw(row, replace(order(temperature=0, logprobs=2), guide=Only(1))) == free
+
+
+# ---- rows together -----------------------------------------------------------------------------------------------
+
+
+class DeadEnd:
+    def mask(self, generated: NDArray[np.int32]) -> NDArray[np.bool_]:  # noqa: ARG002
+        raise DeadEndError("nothing may follow")
+
+
+def test_rows_drawn_together_are_rows_drawn_alone() -> None:
+    rng = np.random.default_rng(5)
+    rows = [rng.standard_normal(300).astype(np.float32) for _ in range(9)]
+    rows[4][7] = np.nan
+    asked = [
+        order(seed=1),
+        order(seed=1, temperature=0, logprobs=3),
+        order(seed=2, top_p=0.7, logprobs=0),
+        order(seed=3, temperature=0.4, presence_penalty=1.0, banned=(5,), logprobs=9),
+        order(seed=4, logprobs=1),
+        replace(order(seed=5), guide=DeadEnd()),
+        order(seed=6, banned=(300,)),
+        order(seed=7, min_p=0.1),
+        order(seed=8, top_k=3),
+    ]
+    together = SAMPLER.draw(rows, asked)
+    for row, one, drawn in zip(rows, asked, together, strict=True):
+        if isinstance(drawn, Exception):
+            with pytest.raises(type(drawn), match=str(drawn)):
+                draw(row, one)
+        else:
+            assert drawn == draw(row, one)
+    assert [type(drawn) for drawn in together[4:7]] == [ValueError, DeadEndError, IndexError]
+    assert SAMPLER.score(rows[:4], [1, 2, 3, 4], 2) == [score(rows[i], i + 1, 2) for i in range(4)]
+    assert Sampler(ReferenceOps()).draw(rows[:4], asked[:4]) == together[:4]
+
+
+def test_penalties_that_overflow_leave_a_choice() -> None:
+    row = logits(3e38, 2e38, -3e38)
+    asked = order((0, 1, 2), repetition_penalty=0.01, temperature=0)
+    assert draw(row, asked).token == 0
+    assert draw(row, order((2,), repetition_penalty=100.0)).token in (0, 1)
+
+
+@given(st.one_of(st.floats(1, 2.0**50), st.floats(1, 1.001)))
+def test_the_log_is_as_good_as_any(x: float) -> None:
+    assert math.isclose(sampler._log(x), math.log(x), rel_tol=1e-15, abs_tol=1e-16)
+
+
+def test_the_log_of_one_is_nothing() -> None:
+    assert score(logits(3.5), 0, 1) == TokenLogprob(0, 0.0, ((0, 0.0),))

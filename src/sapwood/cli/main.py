@@ -16,13 +16,14 @@ from sapwood import __version__
 from sapwood.cli.bench import bench
 from sapwood.cli.chat import chat
 from sapwood.cli.complaints import usage_error, verb_error
+from sapwood.cli.plan import plan
 from sapwood.cli.pull import pull
 from sapwood.cli.run import run
 from sapwood.cli.serve import serve
 from sapwood.errors import SapwoodError, UsageError
 
 VERBS: Mapping[str, Callable[..., None]] = MappingProxyType(
-    {"serve": serve, "run": run, "chat": chat, "pull": pull, "bench": bench}
+    {"serve": serve, "run": run, "chat": chat, "pull": pull, "bench": bench, "plan": plan}
 )
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it: 128 and the signal's number."""

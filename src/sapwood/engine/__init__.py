@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood.engine.answer import Detok, Detokenizer
-from sapwood.engine.build import Built, BuiltFacts, build_engine
+from sapwood.engine.build import Built, BuiltFacts, build_engine, load_tokenizer
 from sapwood.engine.capture import Capture
 from sapwood.engine.engine import Engine
 from sapwood.engine.limits import Limits, ModelFacts
@@ -31,4 +31,5 @@ __all__ = [
     "PinReport",
     "TenantCounts",
     "build_engine",
+    "load_tokenizer",
 ]

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,4 +104,24 @@ def attention(
     layer: LayerPages,
     out: NDArray[np.float32],
     recording: Recording | None = None,
+) -> None: ...
+
+class Draw:
+    def __init__(self, temperature: float, top_k: int, top_p: float, min_p: float, number: float) -> None: ...
+
+def uniform(seed: int, sample: int, position: int) -> float: ...
+def pick(
+    workers: Workers,
+    rows: Sequence[NDArray[np.float32]],
+    draws: Sequence[Draw],
+    tokens: NDArray[np.int32],
+    finite: NDArray[np.bool_],
+) -> None: ...
+def rank(
+    workers: Workers,
+    rows: Sequence[NDArray[np.float32]],
+    tokens: NDArray[np.int32],
+    peaks: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    finite: NDArray[np.bool_],
 ) -> None: ...

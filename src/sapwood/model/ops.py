@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sapwood.config import Compute
     from sapwood.model.kv import KvPool
     from sapwood.model.tensor import RawTensor
+    from sapwood.types import SamplingParams
 
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -72,6 +73,30 @@ class StepSpans:
     rows: NDArray[np.int32]
     starts: NDArray[np.int32]
     pages: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What was drawn from rows of logits."""
+
+    tokens: NDArray[np.int32]
+    """[R]; 0, which means nothing, where a row has NaN or +inf."""
+    finite: NDArray[np.bool_]
+    """[R]: whether all logits of a row are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The likeliest tokens of rows of logits, and what their probabilities are made of."""
+
+    tokens: NDArray[np.int32]
+    """[R, top], the largest logit first, among equals the lower id."""
+    peaks: NDArray[np.float64]
+    """[R], the largest logits."""
+    weights: NDArray[np.float64]
+    """[R], the sums of exp(logit - peak)."""
+    finite: NDArray[np.bool_]
+    """[R]. Of a row with NaN or +inf, all else is 0."""
 
 
 class Program(Protocol):
@@ -171,3 +196,21 @@ class Ops(Protocol):
         `walk` is to call rms_norm, linear, gated_linear, rope_and_store and attention, and nothing else that matters:
         it may be called now, to note what it asks for, or at each run. Nothing is computed before `run`.
         """
+
+    def uniform(self, seed: int, sample: int, position: int) -> float:
+        """In [0, 1), 53 bits: the first number of Philox4x64-10 (Salmon et al. 2011) as numpy keys and counts it.
+
+        All three are from 0 to 2⁶⁴ - 1.
+        """
+
+    def pick(
+        self, rows: Sequence[NDArray[np.float32]], params: Sequence[SamplingParams], numbers: Sequence[float]
+    ) -> Picked:
+        """A token from each row of logits [vocab_size]: the one at which the cumulative weight passes the row's number.
+
+        Of `params` temperature, top_k, top_p and min_p count. Tokens are taken by id, or from the likeliest down if
+        any are cut. -inf is a token that cannot be drawn; each row has another. Greedy rows ignore their number.
+        """
+
+    def rank(self, rows: Sequence[NDArray[np.float32]], top: int) -> Ranked:
+        """The `top` largest of each row of logits [vocab_size], at most that many."""

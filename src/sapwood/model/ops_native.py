@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from sapwood.errors import UsageError
+from sapwood.model.ops import Picked, Ranked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
     from sapwood.model.kv import KvPool
     from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
     from sapwood.model.tensor import RawTensor
+    from sapwood.types import SamplingParams
 
 MOST_THREADS = 256
+
+MOST_TOKENS = 2**31 - 1
+"""That top_k can say there; no vocabulary has as many."""
 
 _X86_NEEDS = frozenset({"avx2", "fma", "f16c"})
 
@@ -223,6 +228,28 @@ class NativeOps:
         finally:
             self._noting.recording = None
         return NativeProgram(self._workers, plan.layers, recording)
+
+    def uniform(self, seed: int, sample: int, position: int) -> float:
+        return self._native.uniform(seed, sample, position)
+
+    def pick(
+        self, rows: Sequence[NDArray[np.float32]], params: Sequence[SamplingParams], numbers: Sequence[float]
+    ) -> Picked:
+        draws = [
+            self._native.Draw(p.temperature, min(p.top_k, MOST_TOKENS), p.top_p, p.min_p, number)
+            for p, number in zip(params, numbers, strict=True)
+        ]
+        picked = Picked(np.empty(len(rows), np.int32), np.empty(len(rows), bool))
+        self._native.pick(self._workers, rows, draws, picked.tokens, picked.finite)
+        return picked
+
+    def rank(self, rows: Sequence[NDArray[np.float32]], top: int) -> Ranked:
+        count = len(rows)
+        ranked = Ranked(
+            np.empty((count, top), np.int32), np.empty(count), np.empty(count), np.empty(count, bool)
+        )
+        self._native.rank(self._workers, rows, ranked.tokens, ranked.peaks, ranked.weights, ranked.finite)
+        return ranked
 
     def _shape(self, layout: HeadLayout) -> _native.HeadShape:
         return self._native.HeadShape(layout.heads, layout.kv_heads, layout.head_dim)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sapwood.model import draw_reference
 from sapwood.model import exact_float as ef
 from sapwood.model.gguf_convert import blocks_of, to_f32
 from sapwood.model.ops import Walk
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 
     from sapwood.config import Compute
     from sapwood.model.kv import KvPool
-    from sapwood.model.ops import Activation, HeadLayout, HeadNorms, Norm, RopeTables, StepSpans
+    from sapwood.model.ops import (
+        Activation,
+        HeadLayout,
+        HeadNorms,
+        Norm,
+        Picked,
+        Ranked,
+        RopeTables,
+        StepSpans,
+    )
     from sapwood.model.tensor import RawTensor
+    from sapwood.types import SamplingParams
 
 _TILE = 64
 _F32 = np.float32
@@ -160,6 +171,17 @@ class ReferenceOps:
 
     def program(self, walk: Callable[[ReferencePlan], None], plan: ReferencePlan) -> Walk:  # noqa: ARG002
         return Walk(walk)
+
+    def uniform(self, seed: int, sample: int, position: int) -> float:
+        return draw_reference.uniform(seed, sample, position)
+
+    def pick(
+        self, rows: Sequence[NDArray[np.float32]], params: Sequence[SamplingParams], numbers: Sequence[float]
+    ) -> Picked:
+        return draw_reference.pick(rows, params, numbers)
+
+    def rank(self, rows: Sequence[NDArray[np.float32]], top: int) -> Ranked:
+        return draw_reference.rank(rows, top)
 
 
 @dataclass(frozen=True, slots=True)

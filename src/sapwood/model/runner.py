@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sapwood.errors import DeadEndError
-from sapwood.model import sampler
 from sapwood.model.last_tokens import LastTokens
 from sapwood.model.ops import StepSpans
+from sapwood.model.sampler import Sampler
+from sapwood.model.step_draws import StepDraws
 from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.types import TokenLogprob
 
@@ -45,6 +45,7 @@ class ModelRunner:
         self.decoder = decoder
         self.kv = kv
         self.last_tokens = LastTokens(kv)
+        self._sampler = Sampler(decoder.ops)
         self.recalled: Collection[int] = ()
         """Sequences of the last step that were not computed: they end prompts that came before."""
 
@@ -56,8 +57,8 @@ class ModelRunner:
         for share in shares:
             if share.kept is None:
                 self.last_tokens.keep(share.work, hidden[share.rows.stop - 1])
-        drawn = self._drawn(hidden, [s for s in shares if s.work.sample is not None])
-        return StepResult(plan.step, tuple(self._result(hidden, s, drawn) for s in shares))
+        draws = self._draws(hidden, [s for s in shares if s.work.sample is not None])
+        return StepResult(plan.step, tuple(self._result(hidden, s, draws) for s in shares))
 
     def _computed(self, works: list[SequenceWork]) -> NDArray[np.float32]:
         """The final hidden rows of all their tokens."""
@@ -66,28 +67,22 @@ class ModelRunner:
         tokens = _joined([work.tokens for work in works])
         return self.decoder.forward(tokens, _spans(works), self.kv)
 
-    def _drawn(self, hidden: NDArray[np.float32], shares: list[_Share]) -> dict[int, NDArray[np.float32]]:
-        """Logits [1 + guesses, vocab_size] of the last rows of each work that draws, by sequence."""
+    def _draws(self, hidden: NDArray[np.float32], shares: list[_Share]) -> StepDraws:
+        """From the last rows of each work that draws."""
+        works = [share.work for share in shares]
         if not shares:
-            return {}
+            return StepDraws(self._sampler, np.empty((0, 0), np.float32), works)
         if len(shares) == len(hidden) and not self.recalled:
             rows = hidden
         else:
             rows = np.concatenate([_last_rows(hidden, share) for share in shares])
-        logits = self.decoder.logits(rows)
-        counts = [1 + len(share.work.guesses) for share in shares]
-        return {
-            share.work.seq: logits[end - count : end]
-            for share, count, end in zip(shares, counts, accumulate(counts), strict=True)
-        }
+        return StepDraws(self._sampler, self.decoder.logits(rows), works)
 
-    def _result(
-        self, hidden: NDArray[np.float32], share: _Share, drawn: dict[int, NDArray[np.float32]]
-    ) -> SequenceResult:
+    def _result(self, hidden: NDArray[np.float32], share: _Share, draws: StepDraws) -> SequenceResult:
         work = share.work
         try:
             scores = tuple(self._scores(hidden, share))
-            token = sampler.draw(drawn[work.seq][0], work.sample) if work.sample is not None else None
+            token = draws.first(work) if work.sample is not None else None
         except DeadEndError as error:
             return SequenceResult(work.seq, error=error.message, dead_end=True)
         except ValueError as error:
@@ -97,8 +92,7 @@ class ModelRunner:
             return SequenceResult(work.seq, error=f"{type(error).__name__}: {error}")
         if token is None or not work.guesses:
             return SequenceResult(work.seq, token, scores)
-        followed = tuple(_followed(drawn[work.seq], work, token))
-        return SequenceResult(work.seq, token, scores, followed=followed)
+        return SequenceResult(work.seq, token, scores, followed=tuple(draws.followed(work, token)))
 
     def _scores(self, hidden: NDArray[np.float32], share: _Share) -> Iterator[TokenLogprob]:
         work = share.work
@@ -107,10 +101,8 @@ class ModelRunner:
         rows = hidden[share.rows][work.score_skip :][: len(work.score_targets)]
         for first in range(0, len(rows), _SCORED_ROWS):
             logits = self.decoder.logits(rows[first : first + _SCORED_ROWS])
-            for row, target in zip(
-                logits, work.score_targets[first : first + _SCORED_ROWS].tolist(), strict=True
-            ):
-                yield sampler.score(row, target, work.score)
+            targets = work.score_targets[first : first + _SCORED_ROWS].tolist()
+            yield from self._sampler.score(list(logits), targets, work.score)
 
 
 def _last_rows(hidden: NDArray[np.float32], share: _Share) -> NDArray[np.float32]:
@@ -118,19 +110,6 @@ def _last_rows(hidden: NDArray[np.float32], share: _Share) -> NDArray[np.float32
     if share.kept is not None:
         return share.kept[None]
     return hidden[share.rows.stop - 1 - len(share.work.guesses) : share.rows.stop]
-
-
-def _followed(logits: NDArray[np.float32], work: SequenceWork, drawn: TokenLogprob) -> Iterator[TokenLogprob]:
-    """The draws after each guess, for as long as what was drawn is what was guessed."""
-    draft = work.tokens[-len(work.guesses) :].tolist()
-    for guess, row, order in zip(draft, logits[1:], work.guesses, strict=True):
-        if drawn.token != guess:
-            return
-        try:
-            drawn = sampler.draw(row, order)
-        except Exception:  # Whatever it is, it is told when this draw is the next of its sequence.
-            return
-        yield drawn
 
 
 def _spans(works: list[SequenceWork]) -> StepSpans:

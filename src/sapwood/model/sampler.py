@@ -1,12 +1,14 @@
 """Draws tokens from logits. A draw is a function of one row of logits and its SampleOrder, of nothing else.
 
 The random number of a draw is counter-based (Philox, Salmon et al. 2011), keyed by (seed, sample, position): it does
-not depend on the batch, on what was drawn before, or on how often a sequence was preempted.
+not depend on the batch, on what was drawn before, or on how often a sequence was preempted. Which token it gives is
+found by a fixed sequence of operations (`Ops.pick`), so that does not depend on the machine either.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,90 +16,119 @@ import numpy as np
 from sapwood.types import TokenLogprob
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from sapwood.model.ops import Ops
     from sapwood.plan import SampleOrder
-    from sapwood.types import SamplingParams
+
+    Logits = NDArray[np.float32]
+Drawn = TokenLogprob | Exception
+"""A token, or why there is none."""
+
+_MOST = np.finfo(np.float32).max
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-def draw(logits: NDArray[np.float32], order: SampleOrder) -> TokenLogprob:
-    """One token from logits [vocab_size]. Raises ValueError if they are not finite.
+class Sampler:
+    """Draws for the rows of a step together."""
 
-    `logprob` is filled (from the raw logits) only when params.logprobs is not None, else 0.
-    """
-    _require_finite(logits)
+    def __init__(self, ops: Ops) -> None:
+        self._ops = ops
+
+    def draw(self, rows: Sequence[Logits], orders: Sequence[SampleOrder]) -> list[Drawn]:
+        """One token from each row of logits [vocab_size], or a row's own failure: ValueError for logits that are not
+        finite, whatever its guide raises (DeadEndError where it allows no token).
+
+        `logprob` is filled (from the raw logits) only when params.logprobs is not None, else 0.
+        """
+        shaped = [_attempt(row, order) for row, order in zip(rows, orders, strict=True)]
+        ready = [i for i, row in enumerate(shaped) if not isinstance(row, Exception)]
+        picked = self._ops.pick(
+            [row for row in shaped if not isinstance(row, Exception)],
+            [orders[i].params for i in ready],
+            [self._number(orders[i]) for i in ready],
+        )
+        drawn: list[Drawn] = [row if isinstance(row, Exception) else _not_finite() for row in shaped]
+        for i, token, finite in zip(ready, picked.tokens.tolist(), picked.finite.tolist(), strict=True):
+            if finite or shaped[i] is not rows[i]:  # one that was shaped was looked at before
+                drawn[i] = TokenLogprob(token, 0.0)
+        self._add_logprobs(drawn, rows, orders)
+        return drawn
+
+    def score(self, rows: Sequence[Logits], tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+        """Natural-log probabilities under the raw distribution: of each row's token, and of its `top` likeliest.
+
+        Raises ValueError for logits that are not finite.
+        """
+        if not rows:
+            return []
+        ranked = self._ops.rank(rows, min(top, len(rows[0])))
+        if not ranked.finite.all():
+            raise _not_finite()
+        norms = [p + _log(w) for p, w in zip(ranked.peaks.tolist(), ranked.weights.tolist(), strict=True)]
+        return [
+            TokenLogprob(token, float(row[token]) - norm, tuple((t, float(row[t]) - norm) for t in best))
+            for row, token, norm, best in zip(rows, tokens, norms, ranked.tokens.tolist(), strict=True)
+        ]
+
+    def _number(self, order: SampleOrder) -> float:
+        """In [0, 1); a greedy draw needs none."""
+        if order.params.temperature == 0:
+            return 0.0
+        return self._ops.uniform(order.seed & 0xFFFFFFFFFFFFFFFF, order.sample, len(order.history))
+
+    def _add_logprobs(
+        self, drawn: list[Drawn], rows: Sequence[Logits], orders: Sequence[SampleOrder]
+    ) -> None:
+        tops = {
+            i: order.params.logprobs for i, order in enumerate(orders) if order.params.logprobs is not None
+        }
+        tokens = {i: each.token for i in tops if isinstance(each := drawn[i], TokenLogprob)}
+        if not tokens:
+            return
+        most = max(top for i, top in tops.items() if i in tokens)
+        scored = self.score([rows[i] for i in tokens], list(tokens.values()), most)
+        for i, entry in zip(tokens, scored, strict=True):
+            drawn[i] = replace(entry, top=entry.top[: tops[i]])
+
+
+def is_plain(order: SampleOrder) -> bool:
+    """Whether it draws from the logits as they are."""
     params = order.params
-    shaped = _shaped(logits, order)
-    if params.temperature == 0:
-        token = int(shaped.argmax())
-    else:
-        token = _pick(shaped.astype(np.float64), params, uniform(order))
-    if params.logprobs is None:
-        return TokenLogprob(token, 0.0)
-    return score(logits, token, params.logprobs)
+    return (
+        params.repetition_penalty == 1
+        and params.presence_penalty == 0
+        and params.frequency_penalty == 0
+        and not params.logit_bias
+        and not order.banned
+        and order.guide is None
+    )
 
 
-def uniform(order: SampleOrder) -> float:
-    """The draw's number in [0, 1), 53 bits."""
-    key = np.array([order.seed & 0xFFFFFFFFFFFFFFFF, order.sample], np.uint64)
-    raw = np.random.Philox(key=key, counter=[0, 0, 0, len(order.history)]).random_raw(1)
-    return float(int(raw[0]) >> 11) * 2.0**-53
+def _attempt(logits: Logits, order: SampleOrder) -> Logits | Exception:
+    try:
+        return logits if is_plain(order) else _shaped(logits, order)
+    except Exception as error:  # Whatever it is, it is about this row: the others get their tokens.
+        return error
 
 
-def score(logits: NDArray[np.float32], token: int, top: int) -> TokenLogprob:
-    """Natural-log probabilities under the raw distribution: the token's own and the `top` likeliest.
-
-    Raises ValueError for logits that are not finite.
-    """
-    _require_finite(logits)
-    row = logits.astype(np.float64)
-    peak = row.max()
-    norm = peak + np.log(np.exp(row - peak).sum())
-    best = _likeliest(row, top)
-    entries = tuple((int(t), float(row[t] - norm)) for t in best)
-    return TokenLogprob(token, float(row[token] - norm), entries)
+def _not_finite() -> ValueError:
+    return ValueError("the model gave a logit that is not finite")
 
 
-def _require_finite(logits: NDArray[np.float32]) -> None:
-    # A sum is finite only if all its terms are, and is had in one pass; where it overflows each one is looked at.
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = np.add.reduce(logits)
-    if not math.isfinite(total) and not np.isfinite(logits).all():
-        raise ValueError("the model gave a logit that is not finite")
-
-
-def _likeliest(row: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The `count` largest, largest first; among equals the lower token id."""
-    count = min(count, len(row))
-    if count == 0:
-        return np.empty(0, np.int64)
-    edge = np.partition(row, -count)[-count]
-    candidates = np.flatnonzero(row >= edge)
-    return candidates[np.argsort(-row[candidates], kind="stable")][:count]
-
-
-def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float32]:
+def _shaped(logits: Logits, order: SampleOrder) -> Logits:
     """Penalties, bias and bans, in the order the OpenAI and Hugging Face definitions give them.
 
     What the guide forbids is gone before anything is chosen from.
     """
-    params = order.params
-    penalised = (
-        params.repetition_penalty != 1 or params.presence_penalty != 0 or params.frequency_penalty != 0
-    )
-    if not penalised and not params.logit_bias and not order.banned and order.guide is None:
-        return logits
+    if not np.isfinite(logits).all():
+        raise _not_finite()
     shaped = logits.copy()
-    if params.repetition_penalty != 1:
-        seen = np.unique(order.history)
-        values = shaped[seen]
-        rate = np.float32(params.repetition_penalty)
-        shaped[seen] = np.where(values > 0, values / rate, values * rate)
-    if params.presence_penalty or params.frequency_penalty:
-        tokens, counts = np.unique(order.history[order.prompt_len :], return_counts=True)
-        shaped[tokens] -= (params.presence_penalty + params.frequency_penalty * counts).astype(np.float32)
-    for token, bias in params.logit_bias.items():
-        shaped[token] += np.float32(bias)
+    with np.errstate(over="ignore"):
+        _penalise(shaped, order)
+        np.clip(shaped, -_MOST, _MOST, out=shaped)
     forbidden = np.zeros(len(shaped), bool)
     if order.guide is not None:
         forbidden = ~order.guide.mask(order.history[order.prompt_len :])
@@ -109,30 +140,27 @@ def _shaped(logits: NDArray[np.float32], order: SampleOrder) -> NDArray[np.float
     return shaped
 
 
-def _pick(row: NDArray[np.float64], params: SamplingParams, number: float) -> int:
-    """The token where the cumulative probability passes `number`: by token id, or from likeliest down if cut."""
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the likeliest to -inf
-        weights = np.exp((row - row.max()) / params.temperature)
-    if params.top_k == 0 and params.top_p == 1 and params.min_p == 0:
-        return _pass(weights, number)
-    tokens = _kept(weights, params)
-    return int(tokens[_pass(weights[tokens], number)])
+def _penalise(shaped: Logits, order: SampleOrder) -> None:
+    params = order.params
+    if params.repetition_penalty != 1:
+        seen = np.unique(order.history)
+        values = shaped[seen]
+        rate = np.float32(params.repetition_penalty)
+        shaped[seen] = np.where(values > 0, values / rate, values * rate)
+    if params.presence_penalty or params.frequency_penalty:
+        tokens, counts = np.unique(order.history[order.prompt_len :], return_counts=True)
+        shaped[tokens] -= (params.presence_penalty + params.frequency_penalty * counts).astype(np.float32)
+    for token, bias in params.logit_bias.items():
+        shaped[token] += np.float32(bias)
 
 
-def _kept(weights: NDArray[np.float64], params: SamplingParams) -> NDArray[np.int64]:
-    """Tokens that survive top-k, then top-p, then min-p; likeliest first, the first always."""
-    count = params.top_k or len(weights)
-    tokens = _likeliest(weights, count) if count < len(weights) else np.argsort(-weights, kind="stable")
-    kept = weights[tokens]
-    if params.top_p < 1:
-        before = np.concatenate(([0.0], np.cumsum(kept)[:-1]))
-        kept = kept[before < params.top_p * kept.sum()]
-    if params.min_p > 0:
-        kept = kept[kept >= params.min_p * kept[0]]
-    return tokens[: max(1, len(kept))]
-
-
-def _pass(weights: NDArray[np.float64], number: float) -> int:
-    cumulative = np.cumsum(weights)
-    at = int(np.searchsorted(cumulative, number * cumulative[-1], side="right"))
-    return min(at, int(np.flatnonzero(weights)[-1]))
+def _log(x: float) -> float:
+    """ln of 1 ≤ x < 2⁵³, as 2 artanh((m - 1) / (m + 1)) of x's mantissa m, to within 1e-15 of its size."""
+    mantissa, exponent = math.frexp(x)
+    if mantissa < 0.7071067811865476:
+        mantissa, exponent = 2 * mantissa, exponent - 1
+    s = (mantissa - 1) / (mantissa + 1)
+    series = 0.0
+    for k in range(21, 0, -2):
+        series = series * (s * s) + 1 / k
+    return exponent * _LN2_HIGH + (2 * s * series + exponent * _LN2_LOW)

@@ -1,4 +1,8 @@
-"""Which of several replicas gets a request: one method per policy, costs in seconds."""
+"""Which of several replicas gets a request: what a router is told, and what it answers.
+
+choose ──▶ (the replica reads and answers) ──▶ finished, or failed          once each, with the same ticket
+left                                           a replica is gone, or back and empty
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sapwood.cache import Namespace, Tokens
+from sapwood.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """What a router knows of a request. `session` is None where nobody said whose turn it is."""
+    """What a router knows of a request, and by which it knows it again: two tickets are never equal.
+
+    `session` is None where nobody said whose turn it is; `tokens` may be empty where nobody could tell them.
+    """
 
     namespace: Namespace
     tokens: Tokens
@@ -22,14 +30,25 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A replica, as it last told. All that a router may not work out for itself."""
+    """A replica, as it last told. All that a router may not work out for itself. Raises UsageError if it cannot be."""
 
     replica: int
     running: int
     """Requests."""
     waiting: int
     wait_seconds: float
-    """Until a request that is given to it now would be read, as far as it can tell."""
+    """Until a request that is given to it now would be read, as far as it can tell; inf if it is stuck."""
+    as_of: float | None = None
+    """When it told: what it was sent since comes on top. None: just now."""
+    capacity_tokens: int | None = None
+    """Of its cache; None: what the router was made with."""
+
+    def __post_init__(self) -> None:
+        if self.running < 0 or self.waiting < 0 or not self.wait_seconds >= 0:
+            raise UsageError(
+                f"replica {self.replica} tells of {self.running} running and {self.waiting} waiting requests "
+                f"and a wait of {self.wait_seconds} s; none of them can be below 0"
+            )
 
 
 class Router(Protocol):
@@ -39,6 +58,28 @@ class Router(Protocol):
         """The replica that gets it; one of the candidates. Raises UsageError if there are none."""
         ...
 
-    def finished(self, ticket: Ticket, replica: int, stored: Tokens, now: float) -> None:
-        """A request has ended there and left `stored` (prompt and reply) in its cache."""
+    def finished(
+        self, ticket: Ticket, replica: int, stored: Tokens, now: float, reused: int | None = None
+    ) -> None:
+        """A request has ended there and left `stored` (prompt and reply, as far as computed) in its cache.
+
+        `reused` is how many prompt tokens were, if the replica told and if the request was to reuse any.
+        """
         ...
+
+    def failed(self, ticket: Ticket, replica: int, now: float) -> None:
+        """A request has ended there and left nothing that one may count on. It may be chosen for again."""
+        ...
+
+    def left(self, replica: int) -> None:
+        """It is gone, or comes back empty: forget what it held and what it was given."""
+        ...
+
+
+def require_candidates(candidates: Sequence[Candidate]) -> None:
+    """Raises UsageError if there are none."""
+    if not candidates:
+        raise UsageError(
+            "a request is to be routed and no replica is there",
+            hint="wait until a replica is ready, or refuse the request",
+        )

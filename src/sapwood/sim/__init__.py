@@ -3,31 +3,71 @@
 from __future__ import annotations
 
 from sapwood.sim.cost import CostModel, StepShape
+from sapwood.sim.counting import Counting
+from sapwood.sim.curve import CurvePoint, curves
+from sapwood.sim.design import Case, Design, Judge, Outcome, Row
 from sapwood.sim.flops import FlopCost
+from sapwood.sim.goals import Goals, Shortfall
 from sapwood.sim.hardware import Hardware, hardware_named
+from sapwood.sim.judge import SimulatingJudge
+from sapwood.sim.knees import knees
 from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.planner import Plan, Planner
+from sapwood.sim.progress import Progress
 from sapwood.sim.rates import Definition, Rate
+from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.run import Figure, Run
+from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
+from sapwood.sim.space import Space, capacities_up_to
+from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
+from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
+from sapwood.sim.worth import steps
 
 __all__ = [
+    "Case",
     "CostModel",
+    "Counting",
+    "CurvePoint",
     "Definition",
+    "Design",
     "Figure",
     "FlopCost",
+    "Goals",
     "Hardware",
+    "Judge",
+    "LruStack",
     "ModelShape",
+    "Outcome",
+    "Plan",
+    "Planner",
+    "Progress",
     "Rate",
+    "Row",
     "Run",
+    "Segments",
     "Setup",
+    "Shift",
+    "Shortfall",
+    "SimulatingJudge",
+    "Space",
     "StepShape",
+    "Tokenize",
     "Trace",
     "TraceRequest",
+    "WhatIf",
+    "capacities_up_to",
+    "curves",
     "hardware_named",
+    "knees",
     "read_trace",
+    "sensitivity",
     "shape_named",
     "simulate",
+    "steps",
+    "text_bytes",
+    "what_ifs",
 ]

@@ -42,6 +42,10 @@ class Record:
                 self._missed[reason] = np.zeros(len(self._trace), np.int64)
             self._missed[reason][index] = tokens
 
+    def reused(self, index: int) -> int:
+        """Prompt tokens, at first admission."""
+        return int(self._reused[index])
+
     def refused(self, index: int, reason: str) -> None:
         self._refusals[index] = reason
 

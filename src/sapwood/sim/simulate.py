@@ -118,4 +118,5 @@ class Simulation:
 
     def _tell_router(self, visit: Visit, replica: int, now: float) -> None:
         if self._router is not None:
-            self._router.finished(self._tickets.pop(visit.index), replica, visit.tokens, now)
+            reused = self.record.reused(visit.index)
+            self._router.finished(self._tickets.pop(visit.index), replica, visit.tokens, now, reused)

@@ -17,9 +17,11 @@
 #include <tuple>
 
 #include "attention.h"
+#include "draw.h"
 #include "int_kernels.h"
 #include "kv_tile.h"
 #include "linear.h"
+#include "philox.h"
 #include "program.h"
 #include "simd.h"
 #include "trunks.h"
@@ -35,6 +37,10 @@ using ConstMatrix = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
 using ConstVector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ConstTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutInts = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutTable = nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutBools = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutDoubles = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Pages = nb::ndarray<nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
@@ -267,6 +273,52 @@ void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape
           qkv, nb::find(layer), out);
 }
 
+// Rows of logits of one vocabulary, each an array of its own.
+std::vector<const float*> logits_of(const std::vector<ConstVector>& rows) {
+  std::vector<const float*> list;
+  for (const ConstVector& row : rows) {
+    require(row.shape(0) > 0 && row.shape(0) == rows[0].shape(0), "rows of logits of one width, not empty");
+    list.push_back(row.data());
+  }
+  return list;
+}
+
+void pick_(Workers& workers, const std::vector<ConstVector>& rows, const std::vector<Draw>& draws, OutInts tokens,
+           OutBools finite) {
+  const std::vector<const float*> logits = logits_of(rows);
+  require(draws.size() == rows.size() && tokens.shape(0) == rows.size() && finite.shape(0) == rows.size(),
+          "pick: one draw, token and finiteness for each row");
+  if (rows.empty()) return;
+  const int width = static_cast<int>(rows[0].shape(0));
+  nb::gil_scoped_release unlocked;
+  const auto turn = workers.turn();
+  workers.run(static_cast<int>(logits.size()), [&](int i, int) {
+    const size_t at = static_cast<size_t>(i);
+    const Picked picked = pick(logits[at], width, draws[at]);
+    tokens.data()[i] = picked.token;
+    finite.data()[i] = picked.finite;
+  });
+}
+
+void rank_(Workers& workers, const std::vector<ConstVector>& rows, OutTable tokens, OutDoubles peaks,
+           OutDoubles weights, OutBools finite) {
+  const std::vector<const float*> logits = logits_of(rows);
+  require(tokens.shape(0) == rows.size() && peaks.shape(0) == rows.size() && weights.shape(0) == rows.size() &&
+              finite.shape(0) == rows.size(),
+          "rank: one place for each row");
+  if (rows.empty()) return;
+  const int width = static_cast<int>(rows[0].shape(0)), top = static_cast<int>(tokens.shape(1));
+  require(top <= width, "rank: more tokens than there are");
+  nb::gil_scoped_release unlocked;
+  const auto turn = workers.turn();
+  workers.run(static_cast<int>(logits.size()), [&](int i, int) {
+    const Ranked ranked = rank(logits[static_cast<size_t>(i)], width, top, tokens.data() + i * top);
+    peaks.data()[i] = ranked.peak;
+    weights.data()[i] = ranked.weight;
+    finite.data()[i] = ranked.finite;
+  });
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -322,4 +374,14 @@ NB_MODULE(_native, m) {
         "recording"_a.none() = nb::none());
   m.def("attention", &attention_, "workers"_a, "spans"_a, "qkv"_a.noconvert(), "shape"_a, "scale"_a, "window"_a,
         "layer"_a, "out"_a.noconvert(), "recording"_a.none() = nb::none());
+  nb::class_<Draw>(m, "Draw").def("__init__", [](Draw* d, double temperature, int top_k, double top_p, double min_p,
+                                                 double number) {
+    require(temperature >= 0 && top_k >= 0, "temperature and top_k must not be negative");
+    require(top_p > 0 && min_p <= 1 && number >= 0 && number < 1, "top_p, min_p or number out of range");
+    new (d) Draw{temperature, top_k, top_p, min_p, number};
+  }, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "number"_a);
+  m.def("uniform", &uniform, "seed"_a, "sample"_a, "position"_a);
+  m.def("pick", &pick_, "workers"_a, "rows"_a, "draws"_a, "tokens"_a.noconvert(), "finite"_a.noconvert());
+  m.def("rank", &rank_, "workers"_a, "rows"_a, "tokens"_a.noconvert(), "peaks"_a.noconvert(), "weights"_a.noconvert(),
+        "finite"_a.noconvert());
 }

@@ -23,16 +23,16 @@ struct IntKernels {
   const char* name;
 
   // Weights are unpacked in registers.
-  void (*direct)(const Panel& panel, int inputs, IntRows rows, float (*out)[kPanel]);
+  void (*direct)(const Panel& panel, int inputs, const IntRows& rows, float (*out)[kPanel]);
 
   // 8-bit rows, up to kIntRows, and q4 weights; always unpacked in registers.
-  void (*direct8)(const Panel& panel, int inputs, Int8Rows rows, float (*out)[kPanel]);
+  void (*direct8)(const Panel& panel, int inputs, const Int8Rows& rows, float (*out)[kPanel]);
 
   // Unpacks a panel for tiled(): expanded_bytes(inputs).
   void (*expand)(const Panel& panel, int inputs, uint8_t* to);
 
   // The same over an expanded panel.
-  void (*tiled)(const uint8_t* expanded, Format format, int inputs, IntRows rows, float (*out)[kPanel]);
+  void (*tiled)(const uint8_t* expanded, Format format, int inputs, const IntRows& rows, float (*out)[kPanel]);
 };
 
 constexpr size_t expanded_bytes(int inputs) { return static_cast<size_t>(inputs) * kPanel * 2 + inputs / kBlock * 128; }

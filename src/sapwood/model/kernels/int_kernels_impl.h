@@ -7,18 +7,42 @@
 namespace sapwood {
 namespace SAPWOOD_VARIANT {
 
+// Where each of R rows goes on. Each is a pointer of its own to the compiler, which else keeps the sum of each row's and
+// each pair's offset and spills them all.
+template <int R, class Element>
+struct Cursors {
+  const Element* at[R];
+
+  SAPWOOD_INLINE Cursors(const Element* first, ptrdiff_t ld) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) at[r] = first + r * ld;
+  }
+  SAPWOOD_INLINE void hold() {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) asm("" : "+r"(at[r]));
+  }
+  SAPWOOD_INLINE void advance() {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) at[r] += kBlock;
+  }
+};
+
 template <int R, class Reader>
-void multiply(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out)[kPanel]) {
   f32x8 chain[R][2];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
-  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes) {
+  Cursors<R, int16_t> q(rows.q, rows.ld);
+  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes, q.advance()) {
     if (Reader::kPacked) fetch_ahead(panel, Reader::kBytes);
-    Columns sums[R] = {};
-    const int16_t* q = rows.q + b * kBlock;
+    q.hold();
+    Columns sums[R];
     Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
 #pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) dot<(R > 3)>(sums[r], w, pair(q + r * rows.ld + 2 * p));
+      for (int r = 0; r < R; ++r) {
+        if (p == 0) sums[r] = first_dot(w, pair(q.at[r]));
+        else dot<(R > 3)>(sums[r], w, pair(q.at[r] + 2 * p));
+      }
     });
     const IntScale s = Reader::scale(panel);
 #pragma GCC unroll 6
@@ -36,7 +60,7 @@ void multiply(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPane
 }
 
 template <int kMost, class Reader>
-SAPWOOD_INLINE void multiply_some(const uint8_t* panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+SAPWOOD_INLINE void multiply_some(const uint8_t* panel, int inputs, const IntRows& rows, float (*out)[kPanel]) {
   switch (rows.count) {
     case 1: return multiply<1, Reader>(panel, inputs, rows, out);
     case 2: return multiply<2, Reader>(panel, inputs, rows, out);
@@ -47,31 +71,32 @@ SAPWOOD_INLINE void multiply_some(const uint8_t* panel, int inputs, IntRows rows
   }
 }
 
-inline void direct(const Panel& panel, int inputs, IntRows rows, float (*out)[kPanel]) {
+inline void direct(const Panel& panel, int inputs, const IntRows& rows, float (*out)[kPanel]) {
   with_int_format(panel.format, [&](auto reader) {
     multiply_some<kIntDirectRows, decltype(reader)>(panel.data, inputs, rows, out);
   });
 }
 
 template <int R, bool kMin>
-void multiply8(const uint8_t* panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+void multiply8(const uint8_t* panel, int inputs, const Int8Rows& rows, float (*out)[kPanel]) {
   using Reader = IntQ4<kMin>;
   f32x8 chain[R][2];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
-  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes) {
+  Cursors<R, int8_t> q(rows.q, rows.ld);
+  for (int b = 0; b < inputs / kBlock; ++b, panel += Reader::kBytes, q.advance()) {
     fetch_ahead(panel, Reader::kBytes);
+    q.hold();
     Columns sums[R] = {};
-    const int8_t* q = rows.q + b * kBlock;
     const int16_t* bytes = reinterpret_cast<const int16_t*>(panel + Reader::kHeader);
 #pragma GCC unroll 4
     for (int g = 0; g < kBlock / 8; ++g) {
       const Columns w = load_columns(bytes + 32 * g), low = half_bytes<false>(w);
 #pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) dot4(sums[r], low, four(q + r * rows.ld + 8 * g));
+      for (int r = 0; r < R; ++r) dot4(sums[r], low, four(q.at[r] + 8 * g));
       const Columns high = half_bytes<true>(w);
 #pragma GCC unroll 6
-      for (int r = 0; r < R; ++r) dot4(sums[r], high, four(q + r * rows.ld + 8 * g + 4));
+      for (int r = 0; r < R; ++r) dot4(sums[r], high, four(q.at[r] + 8 * g + 4));
     }
     const IntScale s = Reader::scale(panel);
 #pragma GCC unroll 6
@@ -92,7 +117,7 @@ void multiply8(const uint8_t* panel, int inputs, Int8Rows rows, float (*out)[kPa
 }
 
 template <bool kMin>
-SAPWOOD_INLINE void multiply8_some(const uint8_t* panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+SAPWOOD_INLINE void multiply8_some(const uint8_t* panel, int inputs, const Int8Rows& rows, float (*out)[kPanel]) {
   switch (rows.count) {
     case 1: return multiply8<1, kMin>(panel, inputs, rows, out);
     case 2: return multiply8<2, kMin>(panel, inputs, rows, out);
@@ -103,7 +128,7 @@ SAPWOOD_INLINE void multiply8_some(const uint8_t* panel, int inputs, Int8Rows ro
   }
 }
 
-inline void direct8(const Panel& panel, int inputs, Int8Rows rows, float (*out)[kPanel]) {
+inline void direct8(const Panel& panel, int inputs, const Int8Rows& rows, float (*out)[kPanel]) {
   if (panel.format == Format::q4_1) multiply8_some<true>(panel.data, inputs, rows, out);
   else multiply8_some<false>(panel.data, inputs, rows, out);
 }
@@ -124,7 +149,7 @@ inline void expand(const Panel& panel, int inputs, uint8_t* to) {
   });
 }
 
-inline void tiled(const uint8_t* expanded, Format format, int inputs, IntRows rows, float (*out)[kPanel]) {
+inline void tiled(const uint8_t* expanded, Format format, int inputs, const IntRows& rows, float (*out)[kPanel]) {
   if (format == Format::q4_1) multiply_some<kIntRows, Expanded<true>>(expanded, inputs, rows, out);
   else multiply_some<kIntRows, Expanded<false>>(expanded, inputs, rows, out);
 }

@@ -75,6 +75,21 @@ SAPWOOD_INLINE void dot(Columns& sums, const Columns& w, int32_t x) {
   }
 }
 
+// The first of such sums.
+SAPWOOD_INLINE Columns first_dot(const Columns& w, int32_t x) {
+  const i32x8 both = {x, x, x, x, x, x, x, x};
+  Columns sums;
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+#if defined(SAPWOOD_AVX2)
+    sums.at[h] = (i32x8)_mm256_madd_epi16((__m256i)both, (__m256i)w.at[h]);
+#else
+    sums.at[h] = (w.at[h] << 16 >> 16) * (both << 16 >> 16) + (w.at[h] >> 16) * (both >> 16);
+#endif
+  }
+  return sums;
+}
+
 SAPWOOD_INLINE f32x8 to_float(i32x8 v) { return __builtin_convertvector(v, f32x8); }
 
 // 32 int8 as 16 pairs.

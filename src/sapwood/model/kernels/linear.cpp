@@ -11,9 +11,12 @@ namespace sapwood {
 
 namespace {
 
-constexpr int kRowBlock = 96;    // inputs of one piece stay in L2
-constexpr int kPanelGroup = 4;   // panels a piece takes
+constexpr int kRowBlock = 128;   // most rows of one piece: its inputs stay in L2
+constexpr int kPanelGroup = 4;   // most panels of one piece
+constexpr int kPieces = 16;      // for each thread, where there are panels enough: who is late is waited for one piece long
 constexpr int kFewRows = 8;      // most rows that direct products take
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 struct Rows {
   const float* x;
@@ -75,10 +78,10 @@ Inputs prepared(Workers& workers, Input in, int width, Wanted w, const IntKernel
   if (!w.ints && !w.bytes && !in.norm) return {given, {}, {}, in.rows, kernels};
   w.floats = w.floats && in.norm;
   const Common to = common(workers, in.rows, width, w);
-  constexpr int kPiece = 16;
-  workers.run((in.rows + kPiece - 1) / kPiece, [&](int i, int thread) {
-    const int last = std::min(in.rows, (i + 1) * kPiece);
-    for (int r = i * kPiece; r < last; ++r) {
+  const int piece = std::clamp(ceil_div(in.rows, workers.threads()), 4, 16);
+  workers.run(ceil_div(in.rows, piece), [&](int i, int thread) {
+    const int last = std::min(in.rows, (i + 1) * piece);
+    for (int r = i * piece; r < last; ++r) {
       const float* x = in.x + r * in.ld;
       if (in.norm) {
         float* y = w.floats ? to.floats + static_cast<size_t>(r) * width : workers.scratch(thread, width);
@@ -224,19 +227,51 @@ void activated_times(Activation activation, const float (*gate)[kPanel], const f
     }
 }
 
-// Splits rows × panels into pieces; body(row block, first panel, last panel, thread).
+// What a thread does at a time.
+struct Piece {
+  int row, rows;           // of the call
+  int first, last;         // panels
+  int next;                // the panel that its thread probably takes next
+  int thread;
+};
+
+// Rows × panels in pieces of `group` panels: body(Piece).
 template <class Body>
 void in_pieces(Workers& workers, int rows, int panels, int group, Body body) {
-  const int row_blocks = (rows + kRowBlock - 1) / kRowBlock;
-  const int groups = (panels + group - 1) / group;
+  const int row_blocks = ceil_div(rows, kRowBlock), height = ceil_div(rows, row_blocks);
+  const int groups = ceil_div(panels, group);
   workers.run(row_blocks * groups, [&](int i, int thread) {
-    const int block = i / groups, first = i % groups * group;
-    const int row = block * kRowBlock;
-    body(row, std::min(kRowBlock, rows - row), first, std::min(panels, first + group), thread);
+    const int row = i / groups * height, first = i % groups * group;
+    body(Piece{row, std::min(height, rows - row), first, std::min(panels, first + group),
+               first + workers.threads() * group, thread});
   });
 }
 
-int group_size(bool few_rows) { return few_rows ? 2 * kPanelGroup : kPanelGroup; }
+// Panels of a piece: at most so many, and such that all threads end together.
+int few_rows_group(int panels, int threads, int most) {
+  return ceil_div(panels, threads * ceil_div(panels, threads * most));
+}
+
+int group_of(int rows, int panels, int threads, int most) {
+  return std::clamp(ceil_div(rows, kRowBlock) * panels / (threads * kPieces), 1, most);
+}
+
+// Fetches the panel that is unpacked next while the present one is multiplied, some lines with each tile.
+class NextPanel {
+ public:
+  NextPanel(const std::vector<Panel>& panels, int panel, int depth, int rows) {
+    if (panel >= static_cast<int>(panels.size())) return;
+    const int lines = static_cast<int>(panel_bytes(panels[panel].format, depth) / 64);
+    at_ = panels[panel].data, end_ = at_ + lines * 64, step_ = ceil_div(lines, ceil_div(rows, kTileRows)) * 64;
+  }
+  void fetch_some() {
+    for (const uint8_t* const to = std::min(end_, at_ + step_); at_ < to; at_ += 64) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  const uint8_t *at_ = nullptr, *end_ = nullptr;
+  int step_ = 0;
+};
 
 }  // namespace
 
@@ -244,20 +279,25 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
   const int depth = w.inputs();
   const auto& panels = w.panels();
   const Inputs x = prepared(workers, in, depth, wanted(w), w.kernels());
-  in_pieces(workers, x.count, static_cast<int>(panels.size()), group_size(x.count <= direct_limit(panels[0])),
-            [&](int row, int count, int first, int last, int thread) {
-    float* scratch = workers.scratch(thread, unpacked_floats(depth));
+  const int count = static_cast<int>(panels.size()), threads = workers.threads();
+  const bool few_rows = x.count <= direct_limit(panels[0]);
+  const int group = few_rows ? few_rows_group(count, threads, 2 * kPanelGroup)
+                             : group_of(x.count, count, threads, kPanelGroup);
+  in_pieces(workers, x.count, count, group, [&](const Piece& piece) {
+    float* scratch = workers.scratch(piece.thread, unpacked_floats(depth));
     alignas(32) float t[kTileRows][kPanel], few[2][kFewRows][kPanel];
-    for (int p = first, done; p < last; p += done) {
+    for (int p = piece.first, done; p < piece.last; p += done) {
       if (x.count <= direct_limit(panels[p])) {
-        done = direct_some(&panels[p], last - p, depth, x, few);
+        done = direct_some(&panels[p], piece.last - p, depth, x, few);
         for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
         continue;
       }
       const float* weights = unpacked(x.kernels, panels[p], depth, scratch);
-      in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(panels[p], weights, depth, x, row + first_row, n, t);
-        finish(panels[p], row + first_row, n, t, out, epilogue);
+      NextPanel next(panels, p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
+      in_tiles(piece.rows, [&](int first_row, int n) {
+        next.fetch_some();
+        tiled_rows(panels[p], weights, depth, x, piece.row + first_row, n, t);
+        finish(panels[p], piece.row + first_row, n, t, out, epilogue);
       });
       done = 1;
     }
@@ -271,11 +311,13 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
   const Wanted either = {a.floats || b.floats, a.ints || b.ints, a.bytes || b.bytes};
   const Inputs x = prepared(workers, in, depth, either, gate.kernels());
   const int few_limit = std::min(direct_limit(gate.panels()[0]), direct_limit(up.panels()[0]));
-  in_pieces(workers, x.count, static_cast<int>(gate.panels().size()), group_size(x.count <= few_limit) / 2,
-            [&](int row, int count, int first, int last, int thread) {
-    float* scratch = workers.scratch(thread, unpacked_floats(depth));
+  const int count = static_cast<int>(gate.panels().size()), threads = workers.threads();
+  const int group = x.count <= few_limit ? few_rows_group(count, threads, kPanelGroup)
+                                         : group_of(x.count, count, threads, kPanelGroup / 2);
+  in_pieces(workers, x.count, count, group, [&](const Piece& piece) {
+    float* scratch = workers.scratch(piece.thread, unpacked_floats(depth));
     alignas(32) float g[kRowBlock][kPanel], u[kTileRows][kPanel], few[2][kFewRows][kPanel];
-    for (int p = first; p < last; ++p) {
+    for (int p = piece.first; p < piece.last; ++p) {
       const Panel pair[2] = {gate.panels()[p], up.panels()[p]};
       const Panel &gp = pair[0], &upp = pair[1];
       if (x.count <= std::min(direct_limit(gp), direct_limit(upp))) {
@@ -286,14 +328,18 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
       }
       // One panel after the other: both at once do not fit into the first cache.
       const float* gw = unpacked(x.kernels, gp, depth, scratch);
-      in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(gp, gw, depth, x, row + first_row, n, g + first_row);
+      NextPanel next_up(up.panels(), p, depth, piece.rows);
+      in_tiles(piece.rows, [&](int first_row, int n) {
+        next_up.fetch_some();
+        tiled_rows(gp, gw, depth, x, piece.row + first_row, n, g + first_row);
       });
       const float* uw = unpacked(x.kernels, upp, depth, scratch);
-      in_tiles(count, [&](int first_row, int n) {
-        tiled_rows(upp, uw, depth, x, row + first_row, n, u);
+      NextPanel next_gate(gate.panels(), p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
+      in_tiles(piece.rows, [&](int first_row, int n) {
+        next_gate.fetch_some();
+        tiled_rows(upp, uw, depth, x, piece.row + first_row, n, u);
         activated_times(activation, g + first_row, u, n, u);
-        finish(gp, row + first_row, n, u, out, {});
+        finish(gp, piece.row + first_row, n, u, out, {});
       });
     }
   });

@@ -16,6 +16,8 @@ namespace sapwood {
 constexpr int kLanes = 8;
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef double f64x4 __attribute__((vector_size(32)));
 
 #define SAPWOOD_INLINE inline __attribute__((always_inline))
 
@@ -37,6 +39,7 @@ SAPWOOD_INLINE f32x8 round_even(f32x8 a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 SAPWOOD_INLINE i32x8 to_int(f32x8 a) { return (i32x8)_mm256_cvtps_epi32(a); }
+SAPWOOD_INLINE f64x4 widened(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 SAPWOOD_INLINE f32x8 from_half(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -70,6 +73,11 @@ SAPWOOD_INLINE f32x8 round_even(f32x8 a) {
   return r;
 }
 SAPWOOD_INLINE i32x8 to_int(f32x8 a) { return __builtin_convertvector(a, i32x8); }
+SAPWOOD_INLINE f64x4 widened(const float* p) {
+  f32x4 v;
+  std::memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, f64x4);
+}
 SAPWOOD_INLINE f32x8 from_half(const uint16_t* p) {
   f32x8 r;
   for (int i = 0; i < kLanes; ++i) {

@@ -1,0 +1,343 @@
+"""`sapwood plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sapwood.cli.flags import filled, metavar, one_of, real, size, whole, words
+from sapwood.cli.plan_ask import (
+    CHUNK_TOKENS,
+    MAX_RUNNING,
+    ROUTINGS,
+    Ask,
+    Budget,
+    amounts,
+    budget_of,
+    duration,
+    policies_of,
+    share,
+    timed_of,
+)
+from sapwood.config import OrderName
+from sapwood.errors import UsageError
+
+if TYPE_CHECKING:
+    from sapwood.sim import Hardware
+
+SEEDS = 6
+"""Of --reproduce: half a minute on two cores."""
+MODEL, HARDWARE = "llama-3-8b", "h100"
+"""The defaults."""
+
+
+def plan(
+    context: typer.Context,
+    trace: Annotated[
+        str | None,
+        typer.Argument(
+            help="Requests, in any of the formats that docs/plan.md lists.",
+            metavar="[TRACE]",
+            show_default=False,
+            parser=filled("TRACE"),
+        ),
+    ] = None,
+    reproduce: Annotated[
+        bool,
+        typer.Option("--reproduce", help="Run the source text's simulation again: its figures beside ours."),
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
+            metavar="N",
+            help=f"--reproduce: how many, {SEEDS} by default; those whose trace is as large as the text's.",
+            parser=whole("--seeds", 1, 1000),
+        ),
+    ] = None,
+    any_seeds: Annotated[
+        bool, typer.Option("--any-seeds", help="--reproduce: the first ones, whatever their trace.")
+    ] = False,
+    ttft_p95: Annotated[
+        float | None,
+        typer.Option("--ttft-p95", metavar="TIME", help="Goal: 5s, say.", parser=duration("--ttft-p95")),
+    ] = None,
+    hit_rate: Annotated[
+        float | None,
+        typer.Option("--hit-rate", metavar="RATE", help="Goal: 0.8, say.", parser=share("--hit-rate")),
+    ] = None,
+    budget: Annotated[
+        Budget | None,
+        typer.Option(
+            "--budget",
+            metavar="B",
+            help="Goal: money per hour (20), or KV memory of all replicas (320GB).",
+            parser=budget_of("--budget"),
+        ),
+    ] = None,
+    capacity: Annotated[
+        str | None,
+        typer.Option(
+            "--capacity",
+            metavar="A,B",
+            help="Sizes of KV memory: tokens (100k) or bytes (16GB); default: up to all that can be reused.",
+            parser=filled("--capacity"),
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="A,B|all",
+            help="Eviction policies, the first the one that is looked at closely.",
+            parser=filled("--policy"),
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option("--replicas", metavar="N", help="Exactly so many.", parser=whole("--replicas", 1, 4096)),
+    ] = None,
+    page_size: Annotated[
+        int | None,
+        typer.Option(
+            "--page-size", metavar="N", help="Tokens per page.", parser=whole("--page-size", 1, 256)
+        ),
+    ] = None,
+    schedule_policy: Annotated[
+        OrderName | None,
+        typer.Option(
+            "--schedule-policy",
+            metavar=metavar(OrderName),
+            help="Order of the waiting requests.",
+            parser=one_of("--schedule-policy", words(OrderName)),
+        ),
+    ] = None,
+    routing: Annotated[
+        str | None,
+        typer.Option(
+            "--routing",
+            metavar="|".join(ROUTINGS),
+            help="Who gets which request.",
+            parser=one_of("--routing", ROUTINGS),
+        ),
+    ] = None,
+    model_shape: Annotated[
+        str | None,
+        typer.Option(
+            "--model-shape",
+            metavar="NAME|FILE",
+            help=f"A known name, or a config.json; default: {MODEL}.",
+            parser=filled("--model-shape"),
+        ),
+    ] = None,
+    hardware: Annotated[
+        str | None,
+        typer.Option(
+            "--hardware",
+            metavar="NAME",
+            help=f"Of a replica; default: {HARDWARE}.",
+            parser=filled("--hardware"),
+        ),
+    ] = None,
+    peak: Annotated[
+        float | None,
+        typer.Option("--peak", metavar="TFLOPS", help="Dense TFLOP/s.", parser=real("--peak", 1e-3, 1e7)),
+    ] = None,
+    mfu: Annotated[
+        float | None,
+        typer.Option("--mfu", metavar="SHARE", help="Of the peak, reached.", parser=real("--mfu", 0.001, 1)),
+    ] = None,
+    bandwidth: Annotated[
+        int | None,
+        typer.Option(
+            "--bandwidth",
+            metavar="SIZE",
+            help="Of memory, per second: 3.35TB.",
+            parser=size("--bandwidth"),
+        ),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            "--memory", metavar="SIZE", help="Of a replica, weights included: 80GB.", parser=size("--memory")
+        ),
+    ] = None,
+    price: Annotated[
+        float | None,
+        typer.Option("--price", metavar="P", help="Of a replica's hour.", parser=real("--price", 0, 1e9)),
+    ] = None,
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--chunk-tokens",
+            metavar="N",
+            help=f"Most tokens computed in one step; default: {CHUNK_TOKENS}.",
+            parser=whole("--chunk-tokens", 1),
+        ),
+    ] = None,
+    max_running: Annotated[
+        int | None,
+        typer.Option(
+            "--max-running",
+            metavar="N",
+            help=f"Most sequences that run at once; default: {MAX_RUNNING}.",
+            parser=whole("--max-running", 1),
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer",
+            metavar="MODEL|bytes",
+            help="For traces that hold texts; default: bytes.",
+            parser=filled("--tokenizer"),
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", metavar="N", help="Only the first N requests.", parser=whole("--limit", 1, 10**12)
+        ),
+    ] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(
+            "--duration", metavar="TIME", help="Only the first 10m, say.", parser=duration("--duration")
+        ),
+    ] = None,
+    timed: Annotated[
+        int | None,
+        typer.Option(
+            "--timed",
+            metavar="N|all",
+            help="Simulate so many requests for times, 0 for none; default: what takes some ten seconds.",
+            parser=timed_of("--timed"),
+        ),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Times for every row, and what-ifs without goals too.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            help="Processes; default: one per core.",
+            parser=whole("--workers", 1, 256),
+        ),
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Also write the report as one page, with plots.",
+            parser=filled("--html"),
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, not the table.")] = False,
+) -> None:
+    """Answer how much memory, which policy and how many replicas, with the cache and the scheduler that serve."""
+    of_trace = {
+        "TRACE": trace,
+        "--ttft-p95": ttft_p95,
+        "--hit-rate": hit_rate,
+        "--budget": budget,
+        "--capacity": capacity,
+        "--policy": policy,
+        "--replicas": replicas,
+        "--page-size": page_size,
+        "--schedule-policy": schedule_policy,
+        "--routing": routing,
+        "--model-shape": model_shape,
+        "--hardware": hardware,
+        "--peak": peak,
+        "--mfu": mfu,
+        "--bandwidth": bandwidth,
+        "--memory": memory,
+        "--price": price,
+        "--chunk-tokens": chunk_tokens,
+        "--max-running": max_running,
+        "--tokenizer": tokenizer,
+        "--limit": limit,
+        "--duration": until,
+        "--timed": timed,
+        "--full": full or None,
+        "--workers": workers,
+        "--html": html,
+    }
+    _check(reproduce, of_trace, {"--seeds": seeds, "--any-seeds": any_seeds or None})
+    if reproduce:
+        from sapwood.cli.plan_reproduce import plan_reproduce
+
+        return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, as_json=json)
+    from sapwood.cli.plan_trace import plan_trace
+    from sapwood.sim import shape_named
+
+    values = {
+        "capacities": None if capacity is None else amounts("--capacity")(capacity),
+        "policies": None if policy is None else policies_of("--policy")(policy),
+        "chunk_tokens": chunk_tokens,
+        "max_running": max_running,
+        "budget": budget,
+    }
+    ask = Ask(
+        Path(trace or ""),
+        shape_named(model_shape or MODEL),
+        _hardware(hardware or HARDWARE, peak, mfu, bandwidth, memory, price),
+        replicas=replicas,
+        page_size=page_size,
+        schedule_policy=schedule_policy,
+        routing=routing,  # type: ignore[arg-type]
+        ttft_p95=ttft_p95,
+        hit_rate=hit_rate,
+        limit=limit,
+        duration=until,
+        timed=timed,
+        full=full,
+        workers=workers,
+        command=" ".join(["sapwood", *context.obj]),
+        **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
+    )
+    plan_trace(
+        ask, tokenizer=tokenizer or "bytes", html=None if html is None else Path(html), as_document=json
+    )
+    return None
+
+
+def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[str, Any]) -> None:
+    """Raises UsageError for flags that do not go together."""
+    wrong = of_trace if reproduce else of_reproduce
+    for flag, value in wrong.items():
+        if value is not None:
+            raise UsageError(f"{flag} goes {'without' if reproduce else 'with'} --reproduce")
+    if not reproduce and of_trace["TRACE"] is None:
+        raise UsageError("TRACE is missing", hint="sapwood plan TRACE, or sapwood plan --reproduce")
+
+
+def _hardware(
+    name: str,
+    peak: float | None,
+    mfu: float | None,
+    bandwidth: int | None,
+    memory: int | None,
+    price: float | None,
+) -> Hardware:
+    """A known one, but for what was said otherwise. Raises UsageError."""
+    from sapwood.sim import hardware_named
+
+    known = hardware_named(name)
+    other = {
+        "peak_flops": None if peak is None else peak * 1e12,
+        "bandwidth": bandwidth,
+        "memory_bytes": memory,
+        "mfu": mfu,
+        "price_per_hour": price,
+    }
+    given: Mapping[str, Any] = {field: value for field, value in other.items() if value is not None}
+    changed = set(given) - {"mfu", "price_per_hour"}
+    return replace(known, **given, name=f"{known.name}, changed" if changed else known.name)

@@ -1,0 +1,185 @@
+"""What `sapwood plan TRACE` was asked, and the values of its flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sapwood.cli.flags import one_of, whole, words
+from sapwood.config import EvictionName, OrderName
+from sapwood.errors import UsageError
+from sapwood.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from sapwood.routing import RouterName
+    from sapwood.sim import Hardware, ModelShape
+
+CHUNK_TOKENS, MAX_RUNNING = 2048, 256
+"""Of a replica's scheduler: accelerators take more at once than the CPUs that `sapwood serve` has its defaults for."""
+ROUTINGS = ("random", "round-robin", "least-loaded", "session", "prefix")
+"""`RouterName`, known before the room of routing is loaded."""
+ALL = 10**15
+"""Requests: more than a trace has."""
+
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kMG]?)", re.ASCII)
+_TIMES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}.items()
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Of memory: in tokens of KV, or in bytes."""
+
+    count: float
+    bytes: bool = False
+
+    def tokens(self, kv_bytes: float) -> int:
+        """Of `kv_bytes` each."""
+        return int(self.count / kv_bytes if self.bytes else self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One of both: money per hour, or memory of all replicas."""
+
+    price_per_hour: float | None = None
+    memory: Amount | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Attributes:
+    capacities, policies: of the curves; none of them is those that suit the trace.
+    page_size, schedule_policy, routing, replicas: held, where they are given.
+    timed: so many requests are simulated in time, from the first on; None is as many as are soon done, 0 none.
+    full: simulate every row of the curves, and what-ifs without goals.
+    command: as it was typed.
+    """
+
+    path: Path
+    model: ModelShape
+    hardware: Hardware
+    capacities: tuple[Amount, ...] = ()
+    policies: tuple[EvictionName, ...] = ()
+    replicas: int | None = None
+    page_size: int | None = None
+    schedule_policy: OrderName | None = None
+    routing: RouterName | None = None
+    chunk_tokens: int = CHUNK_TOKENS
+    max_running: int = MAX_RUNNING
+    ttft_p95: float | None = None
+    hit_rate: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    limit: int | None = None
+    duration: float | None = None
+    timed: int | None = None
+    full: bool = False
+    workers: int | None = None
+    command: str = ""
+
+    @property
+    def kv_bytes(self) -> float:
+        """Of one token."""
+        return self.model.kv_bytes_per_token
+
+    @property
+    def most_tokens(self) -> int:
+        """Of KV that fit beside the weights. Raises UsageError if these fill the memory."""
+        room = self.hardware.memory_bytes - self.model.bytes_of_weights
+        if room < self.kv_bytes:
+            raise UsageError(
+                f"the weights of {self.model.name} take {self.model.bytes_of_weights / 1e9:.0f} GB; "
+                f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB",
+                hint="take larger --hardware, or give --memory of all the devices of a replica together",
+            )
+        return int(room / self.kv_bytes)
+
+
+def amount(flag: str) -> Callable[[str], Amount]:
+    """Reads `100k` (tokens) or `16GB` (bytes). What it gives back raises UsageError."""
+
+    def read(value: str) -> Amount:
+        if (count := _COUNT.fullmatch(value.strip())) is not None:
+            found = Amount(float(count[1]) * dict(_TIMES)[count[2]])
+        else:
+            found = Amount(_size(flag, value), bytes=True)
+        if found.count < 1:
+            raise UsageError(f"{flag} is {value!r}; it must be at least 1")
+        return found
+
+    return read
+
+
+def amounts(flag: str) -> Callable[[Any], tuple[Amount, ...]]:
+    """Reads several, with commas between them. What it gives back raises UsageError."""
+    return lambda value: tuple(amount(flag)(each) for each in str(value).split(","))
+
+
+def policies_of(flag: str) -> Callable[[Any], tuple[EvictionName, ...]]:
+    """Reads several names of eviction policies, or `all`. What it gives back raises UsageError."""
+    known = words(EvictionName)
+
+    def read(value: Any) -> tuple[EvictionName, ...]:
+        if value == "all":
+            return known  # type: ignore[return-value]
+        return tuple(dict.fromkeys(one_of(flag, known)(each.strip()) for each in str(value).split(",")))
+
+    return read
+
+
+def budget_of(flag: str) -> Callable[[Any], Budget]:
+    """Reads `20` or `20/h` (money per hour), or `320GB` (KV memory in all). What it gives back raises UsageError."""
+
+    def read(value: Any) -> Budget:
+        money = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)(?:/h)?", str(value).strip(), re.ASCII)
+        if money is not None:
+            return Budget(price_per_hour=float(money[1]))
+        return Budget(memory=Amount(_size(flag, str(value)), bytes=True))
+
+    return read
+
+
+def duration(flag: str) -> Callable[[Any], float]:
+    """Reads `5s`, `500ms` or `1h`. What it gives back raises UsageError."""
+
+    def read(value: Any) -> float:
+        try:
+            return parse_duration(str(value))
+        except UsageError as error:
+            raise UsageError(f"{flag}: {error.message}") from None
+
+    return read
+
+
+def share(flag: str) -> Callable[[Any], float]:
+    """Reads `0.8` or `80%`. What it gives back raises UsageError."""
+
+    def read(value: Any) -> float:
+        text = str(value).strip()
+        try:
+            rate = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            rate = -1.0
+        if not 0 < rate < 1:
+            raise UsageError(
+                f"{flag} is {value!r}; it must be between 0 and 1", hint="0.8 and 80% are the same"
+            )
+        return rate
+
+    return read
+
+
+def timed_of(flag: str) -> Callable[[Any], int]:
+    """Reads a number of requests, or `all`. What it gives back raises UsageError."""
+    return lambda value: ALL if value == "all" else whole(flag, 0, ALL)(value)
+
+
+def _size(flag: str, value: str) -> int:
+    try:
+        return parse_size(value)
+    except UsageError:
+        raise UsageError(
+            f"{flag} is {value!r}; it must be tokens, such as 100k or 1M, or memory, such as 16GB or 512MiB"
+        ) from None

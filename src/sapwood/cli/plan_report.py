@@ -1,0 +1,140 @@
+"""All that `sapwood plan TRACE` found out, as values; text, JSON and HTML show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sapwood.sim import Goals, Outcome, Plan, Row, Shift, WhatIf
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What was asked, for people.
+
+    Attributes:
+        seconds: between the first arrival and the last.
+        stored_tokens: of different blocks: memory beyond it is of no use.
+        ceiling: hit rate without any limit to memory.
+        notes: what a reader left out or made up.
+    """
+
+    name: str
+    requests: int
+    seconds: float
+    prompt_tokens: int
+    output_tokens: int
+    unit_tokens: int
+    sessions: int
+    stored_tokens: int
+    ceiling: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One replica, as far as it matters here.
+
+    Attributes:
+        cost: the name of the cost model: where the times come from.
+        kv_bytes: of one token.
+        most_tokens: of KV, beside the weights.
+        price_per_hour: None where nobody said.
+    """
+
+    model: str
+    hardware: str
+    cost: str
+    kv_bytes: float
+    most_tokens: int
+    price_per_hour: float | None
+
+    def gigabytes(self, tokens: float) -> float:
+        return tokens * self.kv_bytes / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Attributes:
+    hit_rate: by replay of the whole trace.
+    outcome: by simulation of the timed requests; None where nothing was simulated.
+    """
+
+    capacity_tokens: int
+    hit_rate: float
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One policy's curve, the points by ascending capacity."""
+
+    policy: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """A size beyond which more memory brings clearly less.
+
+    Attributes:
+        gain_per_gb: points of hit rate per further GB just before it and just after.
+    """
+
+    capacity_tokens: int
+    hit_rate: float
+    gain_before: float
+    gain_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Attributes:
+    lines: the first is the one that knees and gains are of.
+    optimum: clairvoyant eviction, a ceiling for all policies.
+    gains: points of hit rate that a further GB brings, at each capacity of the first line but the last.
+    """
+
+    lines: tuple[Line, ...]
+    optimum: Line | None
+    knees: tuple[Knee, ...]
+    gains: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What was simulated in time.
+
+    Attributes:
+        requests: the first so many of the trace.
+        chunk_tokens, max_running: of the scheduler.
+    """
+
+    requests: int
+    seconds: float
+    chunk_tokens: int
+    max_running: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Attributes:
+    command: that prints it, for people who want to repeat it.
+    basis: the design that the what-ifs start from, and what came of it: the plan's answer where there are goals.
+    """
+
+    command: str
+    traffic: Traffic
+    machine: Machine
+    curves: Curves
+    timed: Timed | None = None
+    goals: Goals = field(default_factory=Goals)
+    plan: Plan | None = None
+    basis: Row | None = None
+    what_ifs: tuple[WhatIf, ...] = ()
+    shifts: tuple[Shift, ...] = ()
+    definitions: Mapping[str, str] = field(default_factory=dict)
+
+    def meaning(self, names: Sequence[str]) -> str:
+        """The definitions of these, one after another."""
+        return " ".join(self.definitions[name] for name in names if name in self.definitions)

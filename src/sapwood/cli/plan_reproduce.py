@@ -1,0 +1,102 @@
+"""`sapwood plan --reproduce`: the source text's figures beside ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sapwood.cli.talk import Talk
+from sapwood.sim.reproduce import Reproduction, Row, reproduce, seeds_like_the_text
+from sapwood.sim.text_figures import DEFINITIONS
+
+
+def plan_reproduce(count: int, *, any_seeds: bool, as_json: bool) -> None:
+    """Prints a table, or the JSON document. Progress goes to stderr."""
+    seeds = tuple(range(count)) if any_seeds else seeds_like_the_text(count)
+    with Talk().working("simulating") as step:
+        found = reproduce(seeds, progress=step)
+    chosen = (
+        "the first ones, whatever their trace"
+        if any_seeds
+        else "the first whose trace is within 2 % of the text's in requests and in prompt tokens, by nothing else"
+    )
+    if as_json:
+        json.dump(_document(found, chosen), sys.stdout, indent=1)
+        print()
+    else:
+        _show(found, chosen)
+
+
+def _document(found: Reproduction, chosen: str) -> dict[str, Any]:
+    return {
+        "rows": _objects(found.rows),
+        "max_difference": round(found.max_difference, 3),
+        "worked_example": _objects(found.worked),
+        "left_out": _objects(found.left_out),
+        "seeds": list(found.seeds),
+        "definitions": {**DEFINITIONS, "seeds": chosen},
+    }
+
+
+def _objects(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.name,
+            "text": row.text,
+            "ours": round(row.ours, 3),
+            "unit": row.unit,
+            "difference": None if row.difference is None else round(row.difference, 3),
+            "deviation": round(row.deviation, 3),
+        }
+        for row in rows
+    ]
+
+
+def _show(found: Reproduction, chosen: str) -> None:
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 100
+    console.print(_table("The worked example", found.worked, spread=False))
+    console.print(_table(f"\nThe simulation, mean of {len(found.seeds)} seeds", found.rows))
+    console.print(_table("\nWhat the text leaves out, by the same seeds", found.left_out))
+    console.print(f"\nThe largest difference of a hit rate is {found.max_difference:.1f} points.\n")
+    seeds = f"{', '.join(map(str, found.seeds))}: {chosen}"
+    for word, meaning in {**DEFINITIONS, "seeds": seeds}.items():
+        console.print(f"{word}: {meaning}.", soft_wrap=True)
+
+
+def _table(title: str, rows: Sequence[Row], *, spread: bool = True) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("", min_width=38)
+    table.add_column("text", justify="right", min_width=8)
+    table.add_column("ours", justify="right", min_width=8)
+    table.add_column("±" if spread else "", justify="right", min_width=6)
+    table.add_column("difference", justify="right")
+    table.add_column("")
+    for row in rows:
+        digits = (
+            ".2f"
+            if row.unit in ("TFLOP", "M tokens")
+            else ".0f"
+            if row.unit in ("requests", "×", "MB")
+            else ".1f"
+        )
+        table.add_row(
+            row.name,
+            "" if row.text is None else f"{row.text:{digits}}",
+            f"{row.ours:{digits}}",
+            f"{row.deviation:{digits}}" if spread else "",
+            "" if row.difference is None else _signed(row.difference, digits),
+            row.unit,
+        )
+    return table
+
+
+def _signed(difference: float, digits: str) -> str:
+    """Without a sign where nothing is left of it."""
+    return f"{0:{digits}}" if float(f"{difference:{digits}}") == 0 else f"{difference:+{digits}}"

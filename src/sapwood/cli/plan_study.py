@@ -1,0 +1,161 @@
+"""From a trace and what was asked to a report: the curves of hit rates, which are cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sapwood.cli.plan_ask import Ask
+from sapwood.cli.plan_report import Curves, Knee, Line, Machine, Point, Report, Traffic
+from sapwood.config import CacheConfig, EvictionName
+from sapwood.errors import UsageError
+from sapwood.sim import (
+    Counting,
+    CurvePoint,
+    FlopCost,
+    LruStack,
+    Progress,
+    Segments,
+    Trace,
+    capacities_up_to,
+    curves,
+    knees,
+    steps,
+)
+
+SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
+"""Policies whose curves are drawn where nobody asks for others."""
+SIZES = 10
+"""Capacities where nobody asks for others, each twice the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One trace, cut as asked, and one kind of replica."""
+
+    ask: Ask
+    trace: Trace
+    segments: Segments
+
+    @classmethod
+    def of(cls, ask: Ask, whole: Trace) -> Study:
+        """Raises UsageError if nothing of the trace is left."""
+        trace = cut(whole, ask.limit, ask.duration)
+        return cls(ask, trace, Segments.of(trace))
+
+    @property
+    def cost(self) -> FlopCost:
+        return FlopCost(self.ask.model, self.ask.hardware)
+
+    @property
+    def cache(self) -> CacheConfig:
+        """What no design chooses."""
+        model = self.ask.model
+        return CacheConfig(
+            attention_tokens=max(1, model.active // (2 * model.layers * model.heads * model.head_dim))
+        )
+
+    @property
+    def stored_tokens(self) -> int:
+        """Of all different blocks: more memory is of no use."""
+        blocks = int(self.segments.lengths.sum() - self.segments.length.sum())
+        return max(1, blocks) * self.trace.unit_tokens
+
+    @property
+    def longest_tokens(self) -> int:
+        """Of the longest request, in whole blocks."""
+        return int(self.segments.lengths.max(initial=1)) * self.trace.unit_tokens
+
+    @property
+    def capacities(self) -> list[int]:
+        """Total tokens, ascending, whole blocks: those asked for, or some up to all that can be stored."""
+        unit, most = self.trace.unit_tokens, self.ask.most_tokens
+        given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
+        if not given:
+            given = [*capacities_up_to(self.stored_tokens, unit, SIZES)]
+            given += [most] if most < self.stored_tokens else []
+        return sorted({max(each // unit, 1) * unit for each in given})
+
+    def report(self, progress: Progress) -> Report:
+        """Of the curves alone."""
+        return Report(
+            self.ask.command,
+            self._traffic(),
+            self._machine(),
+            self._curves(progress),
+            definitions=self._words(),
+        )
+
+    def _curves(self, progress: Progress) -> Curves:
+        policies = self.ask.policies or SHOWN
+        names = [*policies, "optimum"]
+        points = curves(
+            self.trace, self.capacities, names, config=self.cache, workers=self.ask.workers, progress=progress
+        )
+        by_policy = {name: [point for point in points if point.policy == name] for name in names}
+        first = by_policy[policies[0]]
+        gains = [100 * step.rate_per_gb for step in steps(first, round(self.ask.kv_bytes))]
+        bends = knees([point.capacity_tokens for point in first], [point.hit_rate for point in first])
+        return Curves(
+            tuple(_line(by_policy[name]) for name in policies),
+            _line(by_policy["optimum"]),
+            tuple(_knee(first, at, gains) for at in bends),
+            tuple(gains),
+        )
+
+    def _traffic(self) -> Traffic:
+        trace = self.trace
+        everything = LruStack(trace, self.segments).matched(self.stored_tokens + self.longest_tokens)
+        return Traffic(
+            trace.name,
+            len(trace),
+            float(trace.arrivals[-1] - trace.arrivals[0]),
+            int(trace.prompt_tokens.sum()),
+            int(trace.output_tokens.sum()),
+            trace.unit_tokens,
+            len(np.unique(trace.sessions)),
+            self.stored_tokens,
+            float(Counting().reused_tokens(trace, everything).sum() / trace.prompt_tokens.sum()),
+            trace.notes,
+        )
+
+    def _machine(self) -> Machine:
+        ask, hardware = self.ask, self.ask.hardware
+        return Machine(
+            ask.model.name,
+            hardware.name,
+            self.cost.name,
+            ask.kv_bytes,
+            ask.most_tokens,
+            hardware.price_per_hour,
+        )
+
+    def _words(self) -> Mapping[str, str]:
+        return {
+            "hit rate": f"{Counting().text()}; weighted by tokens; {len(self.trace):,} requests replayed one after "
+            "another from an empty cache; memory is that of all replicas together, as one pool",
+            "optimum": "the same under clairvoyant eviction, which no policy can exceed",
+            "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
+        }
+
+
+def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:
+    """Its beginning: so many requests, and so many seconds. Raises UsageError if nothing is left."""
+    kept = np.ones(len(trace), np.bool_)
+    if limit is not None:
+        kept[limit:] = False
+    if seconds is not None and len(trace):
+        kept &= trace.arrivals <= trace.arrivals[0] + seconds
+    if not kept.any():
+        raise UsageError(f"{trace.name} has no requests", hint="is it the right file?")
+    return trace if kept.all() else trace.where(kept)
+
+
+def _line(points: Sequence[CurvePoint]) -> Line:
+    return Line(points[0].policy, tuple(Point(point.capacity_tokens, point.hit_rate) for point in points))
+
+
+def _knee(points: Sequence[CurvePoint], at: int, gains: Sequence[float]) -> Knee:
+    return Knee(points[at].capacity_tokens, points[at].hit_rate, gains[at - 1], gains[at])

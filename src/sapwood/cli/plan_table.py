@@ -1,0 +1,57 @@
+"""Columns of text, right-aligned but for the first, and a curve drawn with characters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+WIDTH, HEIGHT = 60, 11
+MARKS = "●○·"
+"""Of up to three curves; where they meet, the first is seen."""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines, indented by two; a column that is empty in all rows is left out."""
+    kept = [k for k in range(len(header)) if any(row[k] for row in rows)]
+    cells = [[row[k] for k in kept] for row in (header, *rows)]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(kept))]
+    for row in cells:
+        first, *others = (
+            cell.rjust(width) if k else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  " + "  ".join([first, *others]).rstrip()
+
+
+def plot(curves: Sequence[Sequence[tuple[float, float]]], left: str, right: str) -> Iterator[str]:
+    """Rates of 0 to 1 over sizes on a logarithmic axis that all curves share; `left` and `right` name its ends.
+
+    A curve is (size, rate) pairs by ascending size; at least two sizes are needed for anything to be drawn.
+    """
+    sizes = [math.log(size) for curve in curves for size, _ in curve]
+    if not sizes or min(sizes) == max(sizes):
+        return
+    top = max(0.05, math.ceil(20 * max(rate for curve in curves for _, rate in curve)) / 20)
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for mark, curve in reversed(list(zip(MARKS, curves, strict=False))):
+        for column in range(WIDTH):
+            at = min(sizes) + column / (WIDTH - 1) * (max(sizes) - min(sizes))
+            rate = _between(curve, at)
+            if rate is not None:
+                grid[HEIGHT - 1 - round(rate / top * (HEIGHT - 1))][column] = mark
+    for number, row in enumerate(grid):
+        rate = top * (HEIGHT - 1 - number) / (HEIGHT - 1)
+        label = f"{100 * rate:.0f} %" if number in (0, HEIGHT // 2, HEIGHT - 1) else ""
+        yield f"  {label:>5} ┤{''.join(row)}".rstrip()
+    yield f"        └{'─' * WIDTH}"
+    yield f"         {left}{right.rjust(WIDTH - len(left))}"
+
+
+def _between(curve: Sequence[tuple[float, float]], at: float) -> float | None:
+    """By a straight line between the two points around it; None outside the curve."""
+    for (size, rate), (larger, next_rate) in pairwise(curve):
+        low, high = math.log(size), math.log(larger)
+        if low - 1e-9 <= at <= high + 1e-9:
+            return rate + (next_rate - rate) * (at - low) / (high - low)
+    return None

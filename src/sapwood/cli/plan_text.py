@@ -1,0 +1,161 @@
+"""A plan for a terminal: the answer first, then what it rests on."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from sapwood.cli import plan_words as words
+from sapwood.cli.plan_report import Line, Point, Report
+from sapwood.cli.plan_table import MARKS, plot, table
+from sapwood.sim import Outcome, Shift, WhatIf
+
+
+def as_text(report: Report) -> str:
+    """Ends with a newline."""
+    parts = (_answer, _traffic, _curves, _plot, _what_ifs, _shifts, _definitions)
+    sections = ["\n".join(lines) for part in parts if (lines := list(part(report)))]
+    return "\n\n".join(sections) + "\n"
+
+
+def _answer(report: Report) -> Iterator[str]:
+    yield from _wrapped(words.headline(report))
+    if report.goals.given:
+        yield f"  goals   {words.goals(report.goals, report.machine)}"
+    if report.plan is not None:
+        yield f"  run     {words.settings(report.plan.answer.design)}"
+        yield "  tiers   the hot pool alone: others do not exist yet"
+        if report.plan.price_per_hour is not None:
+            yield f"  price   {report.plan.price_per_hour:g} per hour"
+
+
+def _traffic(report: Report) -> Iterator[str]:
+    traffic, machine = report.traffic, report.machine
+    yield (
+        f"{traffic.name}: {traffic.requests:,} requests in {words.seconds(traffic.seconds)}, "
+        f"{words.tokens(traffic.prompt_tokens)} prompt tokens (mean {traffic.prompt_tokens / traffic.requests:,.0f}), "
+        f"{words.tokens(traffic.output_tokens)} output tokens"
+    )
+    yield (
+        f"{machine.model} on {machine.hardware}: {machine.kv_bytes / 1000:,.0f} kB of KV per token, beside the weights "
+        f"room for {words.memory(machine, machine.most_tokens)}"
+    )
+    for note in traffic.notes:
+        yield f"note: {note}"
+
+
+def _curves(report: Report) -> Iterator[str]:
+    curves = report.curves
+    first, *others = curves.lines
+    optimum, gains = curves.optimum, words.Gains.of(report)
+    header = [
+        "memory",
+        "tokens",
+        "optimum",
+        *(line.policy for line in curves.lines),
+        f"points per {gains.unit}",
+        "TTFT p50",
+        "p95",
+        "",
+    ]
+    rows = []
+    for k, point in enumerate(first.points):
+        rates = [_rate(each, k) for each in (optimum, first, *others)]
+        gain = gains.points(curves.gains[k]) if k < len(curves.gains) else ""
+        rows.append(
+            [
+                words.gigabytes(report.machine.gigabytes(point.capacity_tokens)),
+                f"{point.capacity_tokens:,}",
+                *rates,
+                gain,
+                *_times(point.outcome),
+                _remark(report, point),
+            ]
+        )
+    yield f"Hit rate in percent by memory, of at most {words.percent(report.traffic.ceiling)}"
+    yield from table(header, rows)
+
+
+def _rate(line: Line | None, index: int) -> str:
+    if line is None or index >= len(line.points):
+        return ""
+    return f"{100 * line.points[index].hit_rate:.1f}"
+
+
+def _times(outcome: Outcome | None) -> tuple[str, str]:
+    return ("", "") if outcome is None else (words.seconds(outcome.ttft_p50), words.seconds(outcome.ttft_p95))
+
+
+def _remark(report: Report, point: Point) -> str:
+    marks = []
+    if any(knee.capacity_tokens == point.capacity_tokens for knee in report.curves.knees):
+        marks.append("knee")
+    if 0 <= report.machine.most_tokens - point.capacity_tokens < report.traffic.unit_tokens:
+        marks.append("all that a replica has")
+    return "← " + ", ".join(marks) if marks else ""
+
+
+def _plot(report: Report) -> Iterator[str]:
+    first, *others = report.curves.lines
+    drawn = [first, *others[:1], *([report.curves.optimum] if report.curves.optimum else [])]
+    curves = [[(point.capacity_tokens, point.hit_rate) for point in line.points] for line in drawn]
+    ends = [words.gigabytes(report.machine.gigabytes(first.points[k].capacity_tokens)) for k in (0, -1)]
+    lines = list(plot(curves, *ends))
+    if lines:
+        yield "  ".join(f"{mark} {line.policy}" for mark, line in zip(MARKS, drawn, strict=False))
+        yield from lines
+
+
+def _what_ifs(report: Report) -> Iterator[str]:
+    if not report.what_ifs:
+        return
+    yield "What if"
+    goals = report.goals.given
+    header = ["", "hit rate", "TTFT p50", "p95", "TPOT p50", "busiest", "goals"]
+    yield from table(header, [_what_if(each, goals) for each in report.what_ifs])
+
+
+def _what_if(each: WhatIf, goals: bool) -> list[str]:
+    outcome = each.row.outcome
+    return [
+        each.change,
+        words.percent(outcome.hit_rate),
+        *_times(outcome),
+        words.seconds(outcome.tpot_p50),
+        f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
+        ("met" if each.meets else "missed") if goals else "",
+    ]
+
+
+def _shifts(report: Report) -> Iterator[str]:
+    if not report.shifts:
+        return
+    yield "If the world is 20 % other than assumed"
+    header = ["", "hit rate", "TTFT p50", "p95", "goals", "replicas needed"]
+    yield from table(header, [_shift(each, report) for each in report.shifts])
+
+
+def _shift(each: Shift, report: Report) -> list[str]:
+    goals = report.goals.given
+    return [
+        shift_name(each),
+        words.percent(each.outcome.hit_rate),
+        *_times(each.outcome),
+        ("met" if each.meets else "missed") if goals else "",
+        (str(each.replicas) if each.replicas else "none is enough") if goals else "",
+    ]
+
+
+def shift_name(each: Shift) -> str:
+    if each.traffic != 1:
+        return f"traffic {100 * (each.traffic - 1):+.0f} %"
+    return f"speed {100 * (each.speed - 1):+.0f} %"
+
+
+def _definitions(report: Report) -> Iterator[str]:
+    for name, meaning in report.definitions.items():
+        yield from _wrapped(f"{name}: {meaning}")
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, 112, subsequent_indent="  ", break_on_hyphens=False)

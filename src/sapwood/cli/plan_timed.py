@@ -1,0 +1,173 @@
+"""Times and plans by simulation, added to a report of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sapwood.cli.plan_report import Curves, Line, Report, Timed
+from sapwood.cli.plan_study import SIZES, Study, cut
+from sapwood.config import EvictionName, SchedulerConfig
+from sapwood.errors import UsageError
+from sapwood.sim import (
+    Case,
+    Design,
+    Goals,
+    Outcome,
+    Planner,
+    Progress,
+    Row,
+    SimulatingJudge,
+    Space,
+    Trace,
+    capacities_up_to,
+    sensitivity,
+    what_ifs,
+)
+
+WORK = 200_000
+"""Tokens drawn, and steps of reading, in a simulation where nobody says how much to simulate: ten seconds or so."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStudy:
+    """Attributes:
+    trace: the part that is simulated.
+    """
+
+    study: Study
+    trace: Trace
+    progress: Progress
+
+    @classmethod
+    def of(cls, study: Study, progress: Progress) -> TimedStudy | None:
+        """None where nothing is to be simulated. Raises UsageError if goals need it all the same."""
+        ask, trace = study.ask, study.trace
+        if ask.timed == 0:
+            if goals_of(study).given:
+                raise UsageError("goals need simulations", hint="leave --timed 0 out")
+            return None
+        work = np.cumsum(trace.output_tokens + trace.prompt_tokens // ask.chunk_tokens + 1)
+        affordable = max(1, int(np.searchsorted(work, WORK)))
+        return cls(study, cut(trace, ask.timed or affordable, None), progress)
+
+    def added(self, report: Report) -> Report:
+        """With times, and a plan where there are goals."""
+        goals = goals_of(self.study)
+        told = replace(report, timed=self._timed(), definitions={**report.definitions, **self._words()})
+        return self._planned(told, goals) if goals.given else self._with_times(told)
+
+    # ---- times of the curves' rows ---------------------------------------------------------------------------
+
+    def _with_times(self, report: Report) -> Report:
+        ask = self.study.ask
+        cases = self._rows_to_time(report.curves)
+        outcomes = dict(zip(cases, self._judge()(cases), strict=True)) if cases else {}
+        lines = tuple(self._line_with_times(line, outcomes) for line in report.curves.lines)
+        found = replace(report, curves=replace(report.curves, lines=lines))
+        if not cases:
+            return found
+        basis = max(cases, key=lambda case: case.design.capacity_tokens)
+        found = replace(found, basis=Row(basis, outcomes[basis]))
+        return self._with_what_ifs(found, self._planner(Goals()), basis.design) if ask.full else found
+
+    def _rows_to_time(self, found: Curves) -> list[Case]:
+        """The first policy at its last knee and at the most that fits; all that was asked for by name; or all."""
+        ask, first = self.study.ask, found.lines[0]
+        fitting = [point.capacity_tokens for point in first.points if self._fits(point.capacity_tokens)]
+        if ask.full:
+            return [self._case(line, size) for line in found.lines for size in fitting]
+        if not ask.capacities:
+            bends = [knee.capacity_tokens for knee in found.knees[-1:] if knee.capacity_tokens in fitting]
+            fitting = sorted({*bends, *fitting[-1:]})
+        return [self._case(first, size) for size in fitting]
+
+    def _fits(self, total: int) -> bool:
+        return total // (self.study.ask.replicas or 1) <= self.study.ask.most_tokens
+
+    def _case(self, line: Line, total: int) -> Case:
+        replicas = self.study.ask.replicas or 1
+        policy: EvictionName = line.policy  # type: ignore[assignment]
+        size = max(1, total // replicas)
+        return Case(
+            replace(self._space().largest, capacity_tokens=size, replicas=replicas, eviction_policy=policy)
+        )
+
+    def _line_with_times(self, line: Line, outcomes: Mapping[Case, Outcome]) -> Line:
+        points = [
+            replace(point, outcome=outcomes.get(self._case(line, point.capacity_tokens)))
+            for point in line.points
+        ]
+        return replace(line, points=tuple(points))
+
+    # ---- plans -----------------------------------------------------------------------------------------------
+
+    def _planned(self, report: Report, goals: Goals) -> Report:
+        planner = self._planner(goals)
+        plan = planner.plan()
+        return self._with_what_ifs(
+            replace(report, goals=goals, plan=plan, basis=plan.answer), planner, plan.answer.design
+        )
+
+    def _with_what_ifs(self, report: Report, planner: Planner, design: Design) -> Report:
+        return replace(report, what_ifs=what_ifs(planner, design), shifts=sensitivity(planner, design))
+
+    def _planner(self, goals: Goals) -> Planner:
+        price = self.study.ask.hardware.price_per_hour
+        return Planner(goals, self._space(), self._judge(), price, self.progress)
+
+    def _judge(self) -> SimulatingJudge:
+        study, ask = self.study, self.study.ask
+        scheduler = SchedulerConfig(
+            chunk_tokens=ask.chunk_tokens, max_running=ask.max_running, speculate="off"
+        )
+        return SimulatingJudge(self.trace, study.cost, study.cache, scheduler, ask.workers, self.progress)
+
+    def _space(self) -> Space:
+        study, ask = self.study, self.study.ask
+        sizes = sorted({each.tokens(ask.kv_bytes) for each in ask.capacities})
+        most = min(ask.most_tokens, study.stored_tokens + study.longest_tokens)
+        return Space(
+            tuple(sizes) or capacities_up_to(most, 1, SIZES),
+            most_replicas=ask.replicas or 64,
+            least_replicas=ask.replicas or 1,
+            policies=ask.policies or ("default", "lru"),
+            orders=(ask.schedule_policy,) if ask.schedule_policy else ("default", "fcfs"),
+            routings=(ask.routing,) if ask.routing else ("prefix", "least-loaded"),
+            page_sizes=(ask.page_size or 1,),
+        )
+
+    # ---- words -----------------------------------------------------------------------------------------------
+
+    def _timed(self) -> Timed:
+        ask, trace = self.study.ask, self.trace
+        span = float(trace.arrivals[-1] - trace.arrivals[0])
+        return Timed(len(trace), span, ask.chunk_tokens, ask.max_running)
+
+    def _words(self) -> Mapping[str, str]:
+        ask, count, all_of_them = self.study.ask, len(self.trace), len(self.study.trace)
+        part = "all requests" if count == all_of_them else f"the first {count:,} requests of {all_of_them:,}"
+        return {
+            "TTFT": f"from arrival to first token, simulated over {part} from empty caches, with the scheduler that "
+            f"serves ({ask.chunk_tokens:,} tokens a step, {ask.max_running} running); what is refused never gets one",
+            "TPOT": "time per further token of a reply, mean of each request",
+            "hit rate as simulated": f"prompt tokens reused / prompt tokens over {part}; the last token of a prompt "
+            "never counts, and what is still being computed by others is not reused",
+            "busiest": "tokens computed by the busiest replica over the mean of all",
+            "times": f"from {self.study.cost.name}: a formula, not a measurement",
+        }
+
+
+def goals_of(study: Study) -> Goals:
+    """Raises UsageError for a budget of money without a price."""
+    ask, memory = study.ask, study.ask.budget.memory
+    if ask.budget.price_per_hour is not None and ask.hardware.price_per_hour is None:
+        raise UsageError("a budget of money needs the price of a replica", hint="give --price, per hour")
+    return Goals(
+        ask.ttft_p95,
+        ask.hit_rate,
+        ask.budget.price_per_hour,
+        None if memory is None else memory.tokens(ask.kv_bytes),
+    )

@@ -1,0 +1,63 @@
+"""`sapwood plan TRACE`: reads, studies, prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from sapwood.cli.plan_ask import Ask
+from sapwood.cli.plan_html import as_html
+from sapwood.cli.plan_json import as_json
+from sapwood.cli.plan_plots import need_matplotlib
+from sapwood.cli.plan_report import Report
+from sapwood.cli.plan_study import Study
+from sapwood.cli.plan_text import as_text
+from sapwood.cli.plan_timed import TimedStudy
+from sapwood.cli.plan_tokens import tokenizer_named
+from sapwood.cli.talk import Talk
+from sapwood.errors import UsageError
+from sapwood.sim import Progress, read_trace
+
+
+def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool) -> None:
+    """The report on stdout, as text or as JSON, and as a page in `html`. Raises UsageError."""
+    talk = Talk()
+    if html is not None:
+        _check_place(html)
+    with talk.working("reading") as progress:
+        report = study(ask, tokenizer, progress)
+    if html is not None:
+        _write(html, as_html(report))
+        talk.say(f"wrote {html}")
+    if as_document:
+        json.dump(as_json(report), sys.stdout, indent=1)
+        print()
+    else:
+        print(as_text(report), end="")
+
+
+def study(ask: Ask, tokenizer: str, progress: Progress) -> Report:
+    """Takes as long as curves and simulations need. Raises UsageError."""
+    progress(f"reading: {ask.path}")
+    trace = read_trace(ask.path, tokenize=tokenizer_named(tokenizer, progress))
+    progress(f"counting: {len(trace):,} requests")
+    found = Study.of(ask, trace)
+    timed = TimedStudy.of(found, progress)
+    report = found.report(progress)
+    return report if timed is None else timed.added(report)
+
+
+def _check_place(html: Path) -> None:
+    """Before the long work: whether it could be written."""
+    need_matplotlib()
+    if html.is_dir() or not html.parent.is_dir():
+        wrong = "is a folder" if html.is_dir() else f"cannot be written: there is no folder {html.parent}"
+        raise UsageError(f"--html: {html} {wrong}", hint="give the path of a file, such as plan.html")
+
+
+def _write(html: Path, page: str) -> None:
+    try:
+        html.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {html}: {error.strerror}") from None

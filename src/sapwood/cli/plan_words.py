@@ -1,0 +1,141 @@
+"""Numbers of a plan in words that text and HTML share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sapwood.cli.plan_report import Machine, Report
+from sapwood.sim import Design, Goals, Outcome, Shortfall
+
+
+def percent(rate: float) -> str:
+    return "–" if math.isnan(rate) else f"{100 * rate:.1f} %"
+
+
+def seconds(value: float) -> str:
+    """Three figures: `73 ms`, `1.25 s`, `4.1 min`; `never` for what did not come."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "never"
+    if value < 0.9995:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s" if value < 600 else f"{value / 60:.3g} min"
+
+
+def tokens(count: float) -> str:
+    """`512`, `24.6k`, `1.25M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= 0.9995 * size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:.0f}"
+
+
+def gigabytes(value: float) -> str:
+    """Decimal, as the vendors of accelerators count."""
+    if value >= 1000:
+        return f"{value / 1000:.3g} TB"
+    return f"{value:.3g} GB" if value >= 1 else f"{1000 * value:.3g} MB"
+
+
+def memory(machine: Machine, count: int) -> str:
+    return f"{gigabytes(machine.gigabytes(count))} ({tokens(count)} tokens)"
+
+
+def replicas(count: int) -> str:
+    return f"{count} replica" + "s" * (count != 1)
+
+
+def goals(goals: Goals, machine: Machine) -> str:
+    """`TTFT p95 ≤ 5 s, hit rate ≥ 80 %`."""
+    parts: list[str] = []
+    if goals.ttft_p95 is not None:
+        parts.append(f"TTFT p95 ≤ {seconds(goals.ttft_p95)}")
+    if goals.hit_rate is not None:
+        parts.append(f"hit rate ≥ {percent(goals.hit_rate)}")
+    if goals.price_per_hour is not None:
+        parts.append(f"at most {goals.price_per_hour:g} per hour")
+    if goals.total_tokens is not None:
+        parts.append(f"at most {gigabytes(machine.gigabytes(goals.total_tokens))} of KV in all")
+    return ", ".join(parts)
+
+
+def shortfall(short: Shortfall, machine: Machine) -> str:
+    """`TTFT p95 is 7.1 s, not 5 s`."""
+    wanted, got = (_goal_value(short, value, machine) for value in (short.wanted, short.got))
+    return f"{short.goal} is {got}, not {wanted}"
+
+
+def _goal_value(short: Shortfall, value: float, machine: Machine) -> str:
+    if short.goal == "TTFT p95":
+        return seconds(value)
+    if short.goal == "hit rate":
+        return percent(value)
+    return f"{value:g}" if short.goal == "price per hour" else gigabytes(machine.gigabytes(value))
+
+
+def sized(each: Design, machine: Machine) -> str:
+    """`2 replicas with 6.55 GB of KV each`."""
+    size = gigabytes(machine.gigabytes(each.capacity_tokens))
+    return f"{replicas(each.replicas)} with {size} of KV" + " each" * (each.replicas > 1)
+
+
+def settings(each: Design) -> str:
+    """All that is chosen besides memory and replicas, in the words of the flags."""
+    parts = [
+        "no reuse" if each.prefix_index == "none" else f"eviction {each.eviction_policy}",
+        f"order {each.schedule_policy}",
+        f"pages of {each.page_size} token" + "s" * (each.page_size > 1),
+        f"index {each.prefix_index}",
+    ]
+    return ", ".join([*parts, *([f"routing {each.routing}"] if each.replicas > 1 else [])])
+
+
+def outcome(each: Outcome) -> str:
+    parts = [f"TTFT p95 {seconds(each.ttft_p95)}", f"hit rate {percent(each.hit_rate)}"]
+    if each.refused:
+        parts.append(f"{each.refused} of {each.requests} requests refused")
+    return ", ".join(parts)
+
+
+def headline(report: Report) -> str:
+    """The answer in one line."""
+    plan = report.plan
+    if plan is None:
+        return _knee(report)
+    answer = sized(plan.answer.design, report.machine)
+    if plan.met:
+        return f"{answer}: {outcome(plan.answer.outcome)}"
+    missed = "; ".join(shortfall(short, report.machine) for short in plan.shortfalls)
+    return f"No plan meets the goals. Nearest, {answer}: {missed}"
+
+
+def _knee(report: Report) -> str:
+    traffic, curves = report.traffic, report.curves
+    if not curves.knees:
+        return f"At most {percent(traffic.ceiling)} of the prompt tokens can be reused; no size of memory stands out"
+    knee = curves.knees[-1]
+    size = gigabytes(report.machine.gigabytes(knee.capacity_tokens))
+    gains = Gains.of(report)
+    return (
+        f"{size} of KV reuse {percent(knee.hit_rate)} of the prompt tokens, of {percent(traffic.ceiling)} that "
+        f"unlimited memory would; beyond, a {gains.unit} brings {gains.points(knee.gain_after)} points instead of "
+        f"{gains.points(knee.gain_before)}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Points of hit rate that memory brings, per GB or per TB: whichever is no larger than the largest size shown."""
+
+    unit: str
+    gigabytes: float
+
+    @classmethod
+    def of(cls, report: Report) -> Gains:
+        largest = report.machine.gigabytes(report.curves.lines[0].points[-1].capacity_tokens)
+        return cls("TB", 1000.0) if largest >= 1000 else cls("GB", 1.0)
+
+    def points(self, per_gb: float) -> str:
+        return f"{per_gb * self.gigabytes:.3g}"

@@ -1,0 +1,99 @@
+"""A plan as one page: whole in itself, the same each time, in the page's colours."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from cli.plans import report
+from sapwood.cli.plan_html import as_html
+from sapwood.errors import UsageError
+from sapwood.sim.goals import Goals
+
+GOALS = Goals(ttft_p95=4.0, hit_rate=0.5)
+VOID = {"meta", "br", "link", "path", "use"}
+
+
+class Balance(HTMLParser):
+    """Every element that begins ends, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def test_it_is_well_formed_and_no_id_comes_twice() -> None:
+    page = Balance()
+    page.feed(as_html(report(GOALS)))
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_nothing_is_fetched() -> None:
+    html = as_html(report(GOALS))
+    urls = set(re.findall(r"https?:[^\"' <)]+", html))
+    assert urls <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert not re.search(r"<(script|link|img|iframe)|@import|src=", html)
+    assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)\)", html))
+
+
+def test_the_same_report_gives_the_same_bytes() -> None:
+    assert as_html(report(GOALS)) == as_html(report(GOALS))
+
+
+def test_the_plots_take_the_colours_of_the_page() -> None:
+    html = as_html(report(GOALS))
+    assert html.count("<svg") == 2
+    style, _, body = html.partition("</style>")
+    assert "prefers-color-scheme: dark" in style
+    assert re.findall(r"#[0-9a-f]{6}", body) == []
+    for name in set(re.findall(r"var\(--(\w+)\)", body)):
+        assert style.count(f"--{name}:") == 2
+
+
+def test_the_answer_is_read_first_and_every_part_is_there() -> None:
+    html = as_html(report(GOALS))
+    places = [
+        html.index(each)
+        for each in (
+            "2 replicas with 6.55 GB of KV each",
+            "What memory brings",
+            "knee: 13.1 GB",
+            "half the memory",
+            "speed -20 %",
+            "Time to first token",
+            "What the numbers mean",
+        )
+    ]
+    assert places == sorted(places)
+    assert "replies are &lt;not&gt; named" in html
+
+
+def test_without_goals_it_shows_the_curve_alone() -> None:
+    html = as_html(report())
+    assert html.count("<svg") == 1
+    assert "What if" not in html
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="need matplotlib") as caught:
+        as_html(report())
+    assert caught.value.hint == "pip install 'sapwood[plots]'"

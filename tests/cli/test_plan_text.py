@@ -1,0 +1,35 @@
+"""A plan for a terminal."""
+
+from __future__ import annotations
+
+from cli.plans import report
+from sapwood.cli.plan_text import as_text
+from sapwood.sim.goals import Goals
+
+
+def test_the_answer_comes_first_and_the_definitions_last() -> None:
+    lines = as_text(report(Goals(ttft_p95=4.0))).splitlines()
+    assert lines[0] == "2 replicas with 6.55 GB of KV each: TTFT p95 4 s, hit rate 80.0 %"
+    assert lines[1] == "  goals   TTFT p95 ≤ 4 s"
+    assert "  tiers   the hot pool alone: others do not exist yet" in lines
+    assert "  price   5 per hour" in lines
+    assert lines[-1] == "TTFT: time to first token"
+
+
+def test_each_row_of_the_curve_has_memory_rates_gain_and_times() -> None:
+    [knee] = [line for line in as_text(report()).splitlines() if "← knee" in line]
+    assert knee.split()[:9] == ["13.1", "GB", "100,000", "80.0", "76.0", "72.0", "64.0", "0", "4"]
+    assert knee.endswith("  4 s   8 s  ← knee")
+
+
+def test_what_was_not_asked_is_left_out() -> None:
+    text = as_text(report())
+    for absent in ("What if", "20 %", "goals", "tiers"):
+        assert absent not in text
+    text = as_text(report(Goals(ttft_p95=4.0)))
+    assert "half the memory" in text
+    assert "traffic +20 %" in text
+
+
+def test_lines_fit_a_wide_terminal() -> None:
+    assert max(len(line) for line in as_text(report(Goals(ttft_p95=4.0, hit_rate=0.5))).splitlines()) <= 120

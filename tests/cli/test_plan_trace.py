@@ -1,0 +1,168 @@
+"""`sapwood plan TRACE` in this process, on a small trace in Mooncake's format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.cli import main
+
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    """Four sessions of four turns that go on from each other, all from the same two blocks."""
+    rows = []
+    for turn in range(4):
+        for session in range(4):
+            blocks = [0, 1, *range(100 * (session + 1), 100 * (session + 1) + 3 * (turn + 1))]
+            rows.append(
+                {
+                    "timestamp": 4000 * turn + 300 * session,
+                    "input_length": 512 * len(blocks) - 100,
+                    "output_length": 4,
+                    "hash_ids": blocks,
+                }
+            )
+    path = tmp_path / "small_trace.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def document(out: Out, *arguments: str) -> dict[str, Any]:
+    assert main(["plan", *arguments, "--workers", "1", "--json"]) == 0
+    found: dict[str, Any] = json.loads(out.readouterr().out)
+    return found
+
+
+def test_the_curve_rises_to_the_ceiling_below_the_optimum(trace: str, capsys: Out) -> None:
+    found = document(capsys, trace, "--policy", "lru,default,fifo")
+    rates = {(row["policy"], row["capacity_tokens"]): row["hit_rate"] for row in found["rows"]}
+    best = {row["capacity_tokens"]: row["hit_rate"] for row in found["optimum"]}
+    sizes = sorted(best)
+    assert sizes[-1] == found["trace"]["stored_tokens"] == 512 * (2 + 4 * 12)
+    for policy in ("lru", "default", "fifo"):
+        curve = [rates[policy, size] for size in sizes]
+        assert all(rate <= best[size] for rate, size in zip(curve, sizes, strict=True))
+        assert curve[-1] == pytest.approx(found["trace"]["ceiling"])
+    assert found["trace"]["requests"] == 16
+    assert {"hit rate", "optimum", "knee", "TTFT", "times"} <= set(found["definitions"])
+    assert "empty cache" in found["definitions"]["hit rate"]
+
+
+def test_times_are_simulated_where_a_replica_has_the_room(trace: str, capsys: Out) -> None:
+    found = document(capsys, trace, "--capacity", "12k,40k", "--policy", "default,lru")
+    timed = {
+        (row["policy"], row["capacity_tokens"]) for row in found["rows"] if row["ttft_p95_ms"] is not None
+    }
+    assert timed == {("default", 12_000 // 512 * 512), ("default", 40_000 // 512 * 512)}
+    assert found["timed"]["requests"] == 16
+    none = document(capsys, trace, "--capacity", "8k", "--timed", "0")
+    assert none["timed"] is None
+    assert none["rows"][0]["ttft_p95_ms"] is None
+    whole = document(capsys, trace, "--capacity", "8k", "--policy", "default,lru", "--full", "--timed", "10")
+    assert all(row["ttft_p95_ms"] > 0 for row in whole["rows"])
+    assert whole["timed"]["requests"] == 10
+    assert {each["change"] for each in whole["what_ifs"]} >= {"half the memory", "no reuse"}
+
+
+def test_goals_become_a_plan(trace: str, capsys: Out) -> None:
+    arguments = ("--ttft-p95", "1s", "--hit-rate", "40%", "--price", "2", "--policy", "default")
+    found = document(
+        capsys, trace, *arguments, "--budget", "8", "--routing", "prefix", "--schedule-policy", "fcfs"
+    )
+    plan = found["plan"]
+    assert plan["met"] is True
+    assert plan["outcome"]["ttft_p95_ms"] <= 1000
+    assert plan["outcome"]["hit_rate"] >= 0.4
+    assert plan["price_per_hour"] == 2 * plan["design"]["replicas"] <= 8
+    assert (plan["design"]["eviction_policy"], plan["design"]["schedule_policy"]) == ("default", "fcfs")
+    assert found["goals"]["price_per_hour"] == 8
+    assert len(found["sensitivity"]) == 4
+
+
+def test_goals_out_of_reach_end_with_the_nearest(trace: str, capsys: Out) -> None:
+    found = document(capsys, trace, "--hit-rate", "0.99", "--replicas", "1", "--policy", "lru")
+    assert found["plan"]["met"] is False
+    assert [each["goal"] for each in found["plan"]["shortfalls"]] == ["hit rate"]
+
+
+def test_the_text_is_on_stdout_and_talk_on_stderr(trace: str, capsys: Out) -> None:
+    assert main(["plan", trace, "--workers", "1", "--capacity", "4k,16k,64k"]) == 0
+    captured = capsys.readouterr()
+    assert "Hit rate in percent by memory" in captured.out
+    assert "small" in captured.out
+    assert "reading" in captured.err
+    assert "replaying" in captured.err
+    assert "reading" not in captured.out
+
+
+def test_a_page_is_written_and_told_of(trace: str, tmp_path: Path, capsys: Out) -> None:
+    page = tmp_path / "plan.html"
+    assert main(["plan", trace, "--workers", "1", "--capacity", "4k,16k,64k", "--html", str(page)]) == 0
+    assert f"wrote {page}" in capsys.readouterr().err
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_part_of_a_trace(trace: str, capsys: Out) -> None:
+    first = document(capsys, trace, "--capacity", "8k", "--timed", "0", "--limit", "6")
+    assert first["trace"]["requests"] == 6
+    early = document(capsys, trace, "--capacity", "8k", "--timed", "0", "--duration", "4s")
+    assert early["trace"]["requests"] == 5
+
+
+def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> None:
+    small = document(capsys, trace, "--capacity", "40k", "--model-shape", "smollm2-135m", "--hardware", "l4")
+    large = document(capsys, trace, "--capacity", "40k", "--model-shape", "smollm2-135m", "--peak", "1000")
+    assert small["machine"]["kv_bytes"] == large["machine"]["kv_bytes"] == 2 * 30 * 3 * 64 * 2
+    assert large["machine"]["hardware"] == "h100, changed"
+    assert small["rows"][0]["ttft_p50_ms"] > large["rows"][0]["ttft_p50_ms"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "TRACE is missing\n\nhint: sapwood plan TRACE"),
+        (["t", "--seeds", "3"], "--seeds goes with --reproduce"),
+        (["--reproduce", "--html", "x"], "--html goes without --reproduce"),
+        (["t", "--capacity", "12z"], "--capacity is '12z'; it must be tokens"),
+        (["t", "--policy", "lru,lri"], "did you mean lru?"),
+        (["t", "--hit-rate", "80"], "--hit-rate is '80'; it must be between 0 and 1"),
+        (["t", "--routing", "prefx"], "did you mean prefix?"),
+        (["t", "--budget", "5x"], "--budget is '5x'"),
+        (["t", "--hardware", "tpu"], "no hardware is known as 'tpu'"),
+        (["t", "--model-shape", "foo"], "no model's shape is known as 'foo'"),
+        (["t", "--replicas", "0"], "--replicas is 0; it must be between 1 and 4096"),
+        (["t", "--html", "no/such/place.html"], "there is no folder no/such"),
+        (["t", "--html", "."], "--html: . is a folder"),
+        (["no/such.jsonl"], "cannot read no/such.jsonl"),
+        (["TRACE", "--budget", "20"], "a budget of money needs the price of a replica\n\nhint: give --price"),
+        (["TRACE", "--ttft-p95", "5s", "--timed", "0"], "goals need simulations"),
+        (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT is 0 s"),
+        (["TRACE", "--model-shape", "llama-3-70b"], "weights of llama-3-70b take 141 GB; h100 has 80 GB"),
+        (["TRACE", "--tokenizer", "nosuch"], "no model is called 'nosuch'"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_right(
+    arguments: list[str], said: str, trace: str, capsys: Out
+) -> None:
+    given = [trace if each == "TRACE" else each for each in arguments]
+    assert main(["plan", *given]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+
+
+def test_ctrl_c_ends_it_with_130(trace: str, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sapwood.cli.plan_study.curves", interrupted)
+    assert main(["plan", trace]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith("sapwood: interrupted\n")

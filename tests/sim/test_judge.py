@@ -1,0 +1,103 @@
+"""Outcomes of designs by simulation: what is asked for is what is simulated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sapwood.config import SchedulerConfig
+from sapwood.sim import Case, Design, SimulatingJudge, Trace, TraceRequest, simulate
+from sapwood.sim.cost import StepShape
+from sapwood.sim.judge import Faster, outcome_of
+
+
+class TokenCost:
+    """A millisecond for each token computed."""
+
+    name = "1 ms per token"
+
+    def step_seconds(self, shape: StepShape) -> float:
+        return 0.001 * float(shape.counts.sum())
+
+    def prefill_seconds(self, tokens: int, cached: int) -> float:
+        return 0.001 * (tokens - cached)
+
+
+def chat(turns: int = 4, sessions: int = 3) -> Trace:
+    """Each session goes on from its own blocks of 16 tokens."""
+    rows = []
+    for session in range(sessions):
+        for turn in range(turns):
+            names = np.arange(2 * turn + 4, dtype=np.int32) + 100 * session
+            prompt = 16 * len(names)
+            rows.append(TraceRequest(10.0 * turn + session, prompt, 4, names, prompt, session))
+    return Trace.of("chat", 16, rows)
+
+
+JUDGE = SimulatingJudge(chat(), TokenCost(), scheduler=SchedulerConfig(speculate="off"), workers=1)
+DESIGN = Design(4096)
+
+
+def test_reuse_is_seen_and_can_be_off() -> None:
+    on, off = JUDGE([Case(DESIGN), Case(replace(DESIGN, prefix_index="none"))])
+    assert off.hit_rate == 0
+    assert on.hit_rate > 0.5
+    assert on.ttft_p95 < off.ttft_p95
+    assert (on.requests, on.refused, on.busiest) == (12, 0, 1.0)
+
+
+def test_twice_the_speed_is_half_the_time_and_twice_the_traffic_half_the_span() -> None:
+    plain, fast, dense = JUDGE([Case(DESIGN), Case(DESIGN, speed=2.0), Case(DESIGN, traffic=2.0)])
+    assert fast.ttft_p50 == pytest.approx(plain.ttft_p50 / 2)
+    assert dense.seconds == pytest.approx(plain.seconds / 2, rel=0.05)
+
+
+def test_a_pool_that_holds_no_request_refuses_all() -> None:
+    [outcome] = JUDGE([Case(replace(DESIGN, capacity_tokens=32))])
+    assert outcome.refused == 12
+    assert outcome.ttft_p95 == math.inf
+    assert math.isnan(outcome.tpot_p50)
+
+
+def test_some_refused_make_the_tail_infinite_alone() -> None:
+    [outcome] = JUDGE([Case(replace(DESIGN, capacity_tokens=100))])
+    assert 0 < outcome.refused < 12
+    assert outcome.ttft_p95 == math.inf
+    assert outcome.ttfts[0] < 1
+
+
+@pytest.mark.parametrize("routing", ["prefix", "session", "least-loaded", "round-robin", "random"])
+def test_replicas_are_routed_by_name(routing: str) -> None:
+    [outcome] = JUDGE([Case(replace(DESIGN, replicas=3, routing=routing))])  # type: ignore[arg-type]
+    assert outcome.requests == 12
+    assert outcome.busiest >= 1
+    if routing in ("prefix", "session"):
+        assert outcome.hit_rate > 0.5
+
+
+def test_processes_beside_each_other_find_the_same() -> None:
+    cases = [Case(DESIGN), Case(replace(DESIGN, replicas=2))]
+    assert replace(JUDGE, workers=2)(cases) == JUDGE(cases)
+
+
+def test_percentiles_are_those_of_the_run() -> None:
+    [outcome] = JUDGE([Case(DESIGN)])
+    setup = JUDGE.setup(Case(DESIGN), TokenCost())
+    run = simulate(chat(), setup, TokenCost())
+    assert outcome == outcome_of(run)
+    assert outcome.ttft_p50 == pytest.approx(float(np.percentile(run.ttft, 50)))
+    assert outcome.hit_rate == run.hit_rate
+
+
+def test_progress_tells_of_each() -> None:
+    told: list[str] = []
+    replace(JUDGE, progress=told.append)([Case(DESIGN), Case(replace(DESIGN, page_size=16))])
+    assert told == ["simulating: 1 of 2", "simulating: 2 of 2"]
+
+
+def test_a_faster_cost_says_so() -> None:
+    assert Faster(TokenCost(), 1.2).name == "1 ms per token, 1.2 times as fast"
+    assert Faster(TokenCost(), 2.0).prefill_seconds(100, 50) == 0.025

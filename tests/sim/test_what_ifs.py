@@ -1,0 +1,61 @@
+"""One change at a time, and the plan in a somewhat different world."""
+
+from __future__ import annotations
+
+from sapwood.sim.design import Case, Design
+from sapwood.sim.goals import Goals
+from sapwood.sim.planner import Planner
+from sapwood.sim.space import Space
+from sapwood.sim.what_ifs import sensitivity, what_ifs
+from sim.planning import FormulaJudge, outcome_of
+
+DESIGN = Design(50_000, replicas=2)
+SPACE = Space((25_000, 50_000, 100_000), most_replicas=8)
+
+
+def test_each_change_is_simulated_and_held_against_the_goals() -> None:
+    planner = Planner(Goals(ttft_p95=5.0), SPACE, FormulaJudge(), None)
+    rows = {each.change: each for each in what_ifs(planner, DESIGN)}
+    assert rows["as planned"].row.case == Case(DESIGN)
+    assert rows["as planned"].meets
+    assert not rows["one replica less"].meets
+    assert rows["one replica more"].row.design.replicas == 3
+    assert rows["half the memory"].row.outcome.hit_rate == 0.4
+    assert rows["twice the memory"].row.design.capacity_tokens == 100_000
+    assert rows["no reuse"].row.outcome.hit_rate == 0
+    assert rows["traffic × 2"].row.outcome.ttft_p95 == 2 * rows["as planned"].row.outcome.ttft_p95
+    for each in (
+        "eviction lru",
+        "order fcfs",
+        "pages of 16 tokens",
+        "pages of 64 tokens",
+        "routing round-robin",
+    ):
+        assert rows[each].row.outcome == outcome_of(rows[each].row.case)
+
+
+def test_changes_that_change_nothing_are_left_out() -> None:
+    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
+    rows = what_ifs(planner, Design(50_000, eviction_policy="lru", page_size=16))
+    changes = [each.change for each in rows]
+    assert not {"eviction lru", "pages of 16 tokens", "one replica less"} & set(changes)
+    assert not [change for change in changes if change.startswith("routing")]
+    assert len({each.row.case for each in rows}) == len(rows)
+
+
+def test_a_plan_moves_with_traffic_and_with_the_cost_model() -> None:
+    planner = Planner(Goals(ttft_p95=4.0), SPACE, FormulaJudge(), None)
+    shifts = {(each.traffic, each.speed): each for each in sensitivity(planner, DESIGN)}
+    assert {key: each.replicas for key, each in shifts.items()} == {
+        (0.8, 1.0): 2,
+        (1.2, 1.0): 3,
+        (1.0, 0.8): 3,
+        (1.0, 1.2): 2,
+    }
+    assert {key for key, each in shifts.items() if each.meets} == {(0.8, 1.0), (1.0, 1.2)}
+    assert shifts[1.2, 1.0].outcome == outcome_of(Case(DESIGN, traffic=1.2))
+
+
+def test_without_goals_there_is_nothing_to_seek() -> None:
+    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
+    assert {each.replicas for each in sensitivity(planner, DESIGN)} == {None}
