@@ -115,6 +115,7 @@ class Always:
     def __init__(self) -> None:
         self.seen: list[tuple[float, list[Candidate]]] = []
         self.ended: list[tuple[int, int, float]] = []
+        self.refused: list[tuple[int, float]] = []
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:
         assert ticket.session == "7"
@@ -127,7 +128,8 @@ class Always:
         self.ended.append((replica, len(stored), now))
 
     def failed(self, ticket: Ticket, replica: int, now: float) -> None:
-        raise AssertionError(f"{ticket} failed on {replica} at {now}")
+        del ticket
+        self.refused.append((replica, now))
 
     def left(self, replica: int) -> None:
         raise AssertionError(f"{replica} left")
@@ -135,16 +137,22 @@ class Always:
 
 def test_a_router_is_told_how_busy_each_replica_is_and_what_becomes_of_its_choice() -> None:
     router = Always()
-    requests = [ask(0.0, 150, 1, 1, 7), ask(1.0, 50, 1, 2, 7), ask(1.5, 50, 1, 3, 7)]
+    requests = [
+        ask(0.0, 150, 1, 1, 7),
+        ask(1.0, 50, 1, 2, 7),
+        ask(1.5, 50, 1, 3, 7),
+        ask(50.0, 1001, 1, 4, 7),
+    ]
     run = run_of(requests, Setup(1000, scheduler=OFF, replicas=2, router=lambda: router))
-    assert run.replica.tolist() == [1, 1, 1]
+    assert run.replica.tolist() == [1, 1, 1, 1]
     assert all(candidates[0] == Candidate(0, 0, 0, 0.0) for _, candidates in router.seen)
     told = [candidates[1] for _, candidates in router.seen]
-    assert [(each.running, each.waiting) for each in told] == [(0, 0), (1, 0), (1, 1)]
+    assert [(each.running, each.waiting) for each in told] == [(0, 0), (1, 0), (1, 1), (0, 0)]
     # A step of 2 s runs; unread are the prompt that it reads, and what has come since.
-    assert [each.wait_seconds for each in told] == pytest.approx([0.0, 1.0 + 2.5, 0.5 + 2.5 + 1.5])
+    assert [each.wait_seconds for each in told] == pytest.approx([0.0, 1.0 + 2.5, 0.5 + 2.5 + 1.5, 0.0])
     assert sorted((replica, length) for replica, length, _ in router.ended) == [(1, 51), (1, 51), (1, 151)]
-    assert [now for _, _, now in router.ended] == sorted(run.finished.tolist())
+    assert [now for _, _, now in router.ended] == sorted(run.finished[:3].tolist())
+    assert router.refused == [(1, 50.0)]
 
 
 def test_replicas_without_a_router_take_turns_each_with_its_own_clock() -> None:

@@ -111,6 +111,9 @@ class Simulation:
                 heapq.heappush(self._events, (now + pause, number))
                 return
         ends = replica.begin(now, self._next_arrival)
+        for visit in replica.take_refused():
+            if self._router is not None:
+                self._router.failed(self._tickets.pop(visit.index), number, now)
         if ends is None:
             self._awake.remove(number)
         else:
