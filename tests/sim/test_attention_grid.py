@@ -6,6 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sapwood.errors import UsageError
 from sapwood.sim import StepShape
@@ -55,6 +57,15 @@ def test_a_step_is_its_chunks_and_those_that_decode() -> None:
     chunks = launch + (plane(16, 0, 0, 0) - launch) + (plane(32, 40, 0, 0) - launch)
     assert grid.step(step) == pytest.approx(chunks + 2 * (1 + 40 / 4), rel=1e-12)
     assert grid.step(StepShape(np.array([19, 59]), np.array([1, 1]), 2)) == pytest.approx(plane(0, 0, 2, 40))
+
+
+@given(st.floats(0, 300), st.floats(0, 40_000))
+def test_the_quick_way_for_those_that_decode_is_the_same_bit_for_bit(
+    sequences: float, context: float
+) -> None:
+    dice = np.random.default_rng(1)
+    grid = AttentionGrid((point, time + float(dice.uniform(0, 9))) for point, time in measured())
+    assert grid.decoding(sequences, context) == grid.at(Point(0, 0, sequences, context))
 
 
 def test_what_is_no_grid_is_told() -> None:
