@@ -55,13 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--conversations", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=3600.0, help="over which they begin")
     parser.add_argument("--replicas", type=int, nargs="*", default=REPLICAS)
+    parser.add_argument("--routers", choices=ROUTER_NAMES, nargs="*", default=ROUTER_NAMES)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     workload = ChatWorkload(conversations=options.conversations, seconds=options.seconds)
     trace = synthetic_chat(workload, options.seed)
     print(f"{trace.name}: {len(trace):,} requests, {options.capacity:,} tokens in each replica")
     for replicas in options.replicas:
-        for name in ROUTER_NAMES:
+        for name in options.routers:
             show(trace, name, replicas, options.capacity)
 
 
