@@ -31,11 +31,13 @@ class HitRates:
     Attributes:
         prompt: reused prompt tokens over all prompt tokens.
         history: of the tokens that the session's turn before left behind, system prompt excluded, the share reused.
+        whole: of the later turns of sessions, the share that reused all of that.
         busiest: requests of the replica that got most, over the mean.
     """
 
     prompt: float
     history: float
+    whole: float
     busiest: float
 
 
@@ -48,7 +50,7 @@ def play(
     fleet = CacheFleet(router, replicas, capacity_tokens, CacheConfig(eviction_policy=policy))
     systems = _shared(trace)
     before: dict[int, int] = {}
-    asked = reused = history = found = 0
+    asked = reused = history = found = turns = whole = 0
     served: Counter[int] = Counter()
     for index, request in enumerate(trace):
         prompt, reply = request.names[: request.prompt_tokens], request.names[request.prompt_tokens :]
@@ -59,10 +61,11 @@ def play(
         earlier = before.get(request.session, 0) - systems[index]
         if earlier > 0:
             history += earlier
-            found += min(earlier, max(0, result.reused - systems[index]))
+            here = min(earlier, max(0, result.reused - systems[index]))
+            found, turns, whole = found + here, turns + 1, whole + (here == earlier)
         before[request.session] = request.known_tokens
     busiest = max(served.values()) * replicas / len(trace)
-    return HitRates(reused / asked, found / history, busiest)
+    return HitRates(reused / asked, found / history, whole / turns, busiest)
 
 
 def _shared(trace: Trace) -> Sequence[int]:
@@ -91,11 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(
         f"{trace.name}: {len(trace):,} requests, {options.capacity:,} tokens in each replica, {options.policy}"
     )
-    print("router         " + "".join(f"{f'R = {count}':>22}" for count in REPLICAS))
+    print("per R: hit rate, of history's tokens, whole histories; requests of the busiest over the mean")
+    print("router         " + "".join(f"{f'R = {count}':>30}" for count in REPLICAS))
     for name in ROUTER_NAMES:
         rates = [play(trace, name, count, options.capacity, options.policy) for count in REPLICAS]
-        cells = (f"{rate.prompt:7.1%} {rate.history:6.1%} {rate.busiest:6.2f}" for rate in rates)
-        print(f"{name:15}" + "".join(f"{cell:>22}" for cell in cells), flush=True)
+        cells = (
+            f"{rate.prompt:6.1%} {rate.history:6.1%} {rate.whole:6.1%} {rate.busiest:5.2f}" for rate in rates
+        )
+        print(f"{name:15}" + "".join(f"{cell:>30}" for cell in cells), flush=True)
 
 
 if __name__ == "__main__":

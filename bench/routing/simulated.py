@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.config import CacheConfig
+from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.routing import ROUTER_NAMES, Router, RouterName, router_for
 from sapwood.sim import FlopCost, Trace, hardware_named, shape_named
 from sapwood.sim.chat import ChatWorkload, synthetic_chat
@@ -35,7 +35,10 @@ class _Making:
 def show(trace: Trace, name: RouterName, replicas: int, capacity_tokens: int) -> None:
     cost = FlopCost(shape_named("llama-3-8b"), hardware_named("h100"))
     making = _Making(name, capacity_tokens, cost)
-    run = simulate(trace, Setup(capacity_tokens, CacheConfig(), replicas=replicas, router=making), cost)
+    setup = Setup(
+        capacity_tokens, CacheConfig(), SchedulerConfig(speculate="off"), replicas=replicas, router=making
+    )
+    run = simulate(trace, setup, cost)
     busiest = np.bincount(run.replica, minlength=replicas).max() * replicas / len(trace)
     late = np.percentile(run.ttft, 95) * 1e3
     print(
@@ -52,13 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--conversations", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=3600.0, help="over which they begin")
     parser.add_argument("--replicas", type=int, nargs="*", default=REPLICAS)
+    parser.add_argument("--routers", choices=ROUTER_NAMES, nargs="*", default=ROUTER_NAMES)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     workload = ChatWorkload(conversations=options.conversations, seconds=options.seconds)
     trace = synthetic_chat(workload, options.seed)
     print(f"{trace.name}: {len(trace):,} requests, {options.capacity:,} tokens in each replica")
     for replicas in options.replicas:
-        for name in ROUTER_NAMES:
+        for name in options.routers:
             show(trace, name, replicas, options.capacity)
 
 

@@ -82,11 +82,13 @@ def test_a_burst_of_one_prompt_follows_the_first_before_anything_has_ended() -> 
     assert chosen[0] == chosen[1]
 
 
-def test_what_was_sent_since_a_replica_told_is_waited_for() -> None:
-    """Two prompts in a row, and nobody tells anything between them: the second is not put behind the first."""
-    router = prefix_aware()
-    stale = [Candidate(replica, 0, 0, 0.0, as_of=0.0) for replica in range(2)]
-    assert [router.choose(ticket(100 * n, *LONG), stale, 1.0) for n in (1, 2)] == [0, 1]
+@pytest.mark.parametrize(("as_of", "replica"), [(0.0, 0), (None, 1)])
+def test_what_was_sent_since_a_replica_told_is_waited_for(as_of: float | None, replica: int) -> None:
+    """Replica 1 has the prefix, and was just given a prompt of two seconds that it does not tell of yet."""
+    router = warmed(1)
+    told = [Candidate(n, 0, 0, 0.0, as_of) for n in range(2)]
+    router.choose(ticket(*range(100, 131)), told[1:], 1.0)
+    assert send(router, ticket(*LONG, 99), told, 1.0) == replica
 
 
 def test_cold_requests_do_not_drown_the_replica_with_the_empty_cache() -> None:

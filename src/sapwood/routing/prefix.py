@@ -183,13 +183,17 @@ def best(offers: Sequence[Offer], cold: float) -> Offer:
 
 
 def _ahead(offers: Sequence[Offer], within: Sequence[Offer], cold: float) -> list[Offer]:
-    """Those so fast that they may get more than their share.
+    """Those so fast that they may get more than their share: cheaper than all, were their match worth nothing.
 
     Their wait is what they say; that they end what they are given as fast as others is what we see.
     """
-    shortest = min((offer.wait for offer in within), default=math.inf)
+    least = min((offer.cost for offer in within), default=math.inf)
     in_flight = sum(offer.in_flight for offer in offers) / len(offers)
-    return [offer for offer in offers if offer.wait + cold < shortest and offer.in_flight <= in_flight]
+    return [
+        offer
+        for offer in offers
+        if offer.wait + cold + offer.evicted < least and offer.in_flight <= in_flight
+    ]
 
 
 def _mean(sent: Sequence[Sent]) -> Sent:
