@@ -7,8 +7,8 @@
 namespace sapwood {
 namespace SAPWOOD_VARIANT {
 
-// Where each of R rows goes on. Each is a pointer of its own to the compiler, which else keeps the sum of each row's and
-// each pair's offset and spills them all.
+// Where each of R rows goes on, each a pointer of its own to the compiler, which else keeps the sum of each row and
+// each pair and spills them all.
 template <int R, class Element>
 struct Cursors {
   const Element* at[R];
@@ -27,7 +27,7 @@ struct Cursors {
   }
 };
 
-// With kExpands the panel is written to `to` as it is unpacked, which costs the products little: they wait for no store.
+// With kExpands the panel is written to `to` as it is unpacked; the products hide the stores.
 template <int R, class Reader, bool kExpands = false>
 void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out)[kPanel], uint8_t* to = nullptr) {
   f32x8 chain[R][2];

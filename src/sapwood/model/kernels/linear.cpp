@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRowBlock = 128;   // most rows of one piece: its inputs stay in L2
 constexpr int kPanelGroup = 4;   // most panels of one piece
-constexpr int kPieces = 16;      // for each thread, where there are panels enough: who is late is waited for one piece long
+constexpr int kPieces = 16;      // for each thread, where panels suffice: one piece is the longest wait
 constexpr int kFewRows = 8;      // most rows that direct products take
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
