@@ -91,7 +91,7 @@ class ReferenceOps:
         self, table: RawTensor, tokens: NDArray[np.int32], out: NDArray[np.float32], *, scale: float = 1.0
     ) -> None:
         if len(tokens) and not 0 <= tokens.min() <= tokens.max() < table.rows:
-            raise ValueError("token id outside the vocabulary")
+            raise ValueError(f"token id outside the vocabulary of {table.rows}")
         rows = to_f32(RawTensor(table.name, table.format, len(tokens), table.cols, table.data[tokens]))
         out[:] = rows if scale == 1 else rows * _F32(scale)
 

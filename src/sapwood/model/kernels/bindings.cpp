@@ -278,8 +278,9 @@ void embed_(const std::string& format, Bytes table, Ints tokens, float scale, Ma
   const Format f = format_named(format);
   const int width = cols(out), count = static_cast<int>(tokens.shape(0));
   require(rows(out) == count && table.shape(1) == row_bytes(f, width), "embed: shapes do not fit");
+  const std::string outside = "token id outside the vocabulary of " + std::to_string(rows(table));
   for (int i = 0; i < count; ++i)
-    require(tokens.data()[i] >= 0 && tokens.data()[i] < rows(table), "token id outside the vocabulary");
+    require(tokens.data()[i] >= 0 && tokens.data()[i] < rows(table), outside.c_str());
   const ptrdiff_t step = stride(out);
   nb::gil_scoped_release unlocked;
   for (int i = 0; i < count; ++i) {
