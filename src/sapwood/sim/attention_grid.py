@@ -50,6 +50,7 @@ class AttentionGrid:
             ]
         )
         _fill(self._times)
+        self._decoding: list[list[float]] = self._times[0, 0].tolist()
 
     def step(self, shape: StepShape) -> float:
         """Microseconds for one block in a step.
@@ -57,6 +58,8 @@ class AttentionGrid:
         Those that decode count with their mean context, as time is linear in it. Several chunks are counted one by
         one; what reading costs those that decode (they share a kernel) is that of one chunk of the same size.
         """
+        if shape.draws == len(shape.counts) == int(shape.counts.sum()):
+            return self.decoding(shape.draws, float(shape.starts.sum()) / shape.draws + 1)
         decode = shape.counts == 1
         decoding = int(decode.sum())
         their_context = float(shape.starts[decode].mean() + 1) if decoding else 0.0
@@ -73,14 +76,30 @@ class AttentionGrid:
         ]
         return launch + sum(alone) + mixed
 
+    def decoding(self, sequences: float, context: float) -> float:
+        """Microseconds where nothing is read: what `at` gives, but quickly, as most steps are such."""
+        (few, many, share), (short, long, further) = (
+            _beside(self._axes[2], sequences),
+            _beside(self._axes[3], context),
+        )
+        fewer, more = self._decoding[few], self._decoding[many]
+        low = fewer[short] + share * (more[short] - fewer[short])
+        high = fewer[long] + share * (more[long] - fewer[long])
+        return low + further * (high - low)
+
     def at(self, point: Point) -> float:
         """Microseconds at any point."""
         block = self._times
         for axis, size in zip(self._axes, point, strict=True):
-            at = min(max(1, bisect_left(axis, size)), len(axis) - 1)
-            share = (size - axis[at - 1]) / (axis[at] - axis[at - 1])
-            block = block[at - 1] + share * (block[at] - block[at - 1])
+            below, above, share = _beside(axis, size)
+            block = block[below] + share * (block[above] - block[below])
         return float(block)
+
+
+def _beside(axis: list[float], size: float) -> tuple[int, int, float]:
+    """Indices of the two points of a line that goes through a size, and how far along from the first it is."""
+    above = min(max(1, bisect_left(axis, size)), len(axis) - 1)
+    return above - 1, above, (size - axis[above - 1]) / (axis[above] - axis[above - 1])
 
 
 def _doubling(sizes: NDArray[np.float64]) -> list[float]:

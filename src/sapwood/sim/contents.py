@@ -50,4 +50,5 @@ class Contents:
 
     def _spelt_out(self, names: Tokens) -> Tokens:
         unit = self._trace.unit_tokens
-        return np.add.outer(names * np.int32(unit), np.arange(unit, dtype=np.int32)).ravel()
+        tokens: Tokens = np.add.outer(names * np.int32(unit), np.arange(unit, dtype=np.int32)).ravel()
+        return tokens

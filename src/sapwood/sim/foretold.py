@@ -24,7 +24,8 @@ class Foretold:
         tokens = self._tokens[work.seq]
         at = work.start + len(work.tokens) - len(work.guesses)
         drawn = TokenLogprob(int(tokens[at]), 0.0)
-        return SequenceResult(work.seq, drawn, followed=tuple(_followed(work, tokens[at:])))
+        followed = tuple(_followed(work, tokens[at:])) if work.guesses else ()
+        return SequenceResult(work.seq, drawn, followed=followed)
 
 
 def _followed(work: SequenceWork, told: Tokens) -> Iterator[TokenLogprob]:

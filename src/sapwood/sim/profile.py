@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,8 @@ from sapwood.sim.cost import StepShape
 
 _ONCE = frozenset({"embedding", "final_layernorm"})
 """Dense layers that a step passes once; all others belong to each block."""
-_PER_BLOCK = {"layernorm": 2}
+_PER_BLOCK = MappingProxyType({"layernorm": 2})
+"""Of those measured once for several in a block."""
 _MICRO = 1e-6
 
 Table = NDArray[np.float64]

@@ -55,6 +55,7 @@ class Replica:
         self._runner = Foretold(self._tokens)
         self._live: dict[SeqId, _Live] = {}
         self._door: list[Visit] = []
+        self._refused: list[Visit] = []
         self._plan: StepPlan | None = None
         self._ends = 0.0
         self._let_in = 0
@@ -94,6 +95,11 @@ class Replica:
                 return self._ends
         return None
 
+    def take_refused(self) -> list[Visit]:
+        """Who was refused since the last call."""
+        refused, self._refused = self._refused, []
+        return refused
+
     def end(self, now: float) -> list[Visit]:
         """The step that was begun ends now; returns who ends with it, in order."""
         assert self._plan is not None
@@ -114,7 +120,7 @@ class Replica:
         try:
             max_len = self._bounds.max_len(visit.prompt_tokens, visit.output_tokens)
         except ContextLengthError as error:
-            self._record.refused(visit.index, error.message)
+            self._refuse(visit, error.message)
             return
         self._let_in += 1
         request = Request(str(visit.index), (), SamplingParams(max_tokens=visit.output_tokens))
@@ -135,13 +141,17 @@ class Replica:
         for notice in self.scheduler.take_notices():
             live = self._live[notice.sequence.id]
             if isinstance(notice, Refused):
-                self._record.refused(live.visit.index, notice.reason)
+                self._refuse(live.visit, notice.reason)
                 self._forget(notice.sequence.id)
                 continue
             reuse = notice.sequence.reuse
             assert reuse is not None
             self._record.admitted(live.visit.index, reuse, now)
             live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
+
+    def _refuse(self, visit: Visit, reason: str) -> None:
+        self._record.refused(visit.index, reason)
+        self._refused.append(visit)
 
     def _forget(self, seq: SeqId) -> None:
         del self._live[seq], self._tokens[seq]

@@ -9,7 +9,7 @@ their times, arrivals before what ends at the same moment; whoever is idle jumps
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sapwood.routing import Router, Ticket
 from sapwood.sim.contents import Contents
@@ -36,7 +36,10 @@ def simulate(
 
 
 class Simulation:
-    """One run; `coasting` as in `Replica`."""
+    """One run; `coasting` as in `Replica`.
+
+    `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0.
+    """
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Simulation:
         progress: Callable[[str], None] | None = None,
         *,
         coasting: bool = True,
+        pauses: Iterable[float] = (),
     ) -> None:
         self.record = Record(trace, setup, cost.name)
         self.replicas = [
@@ -54,6 +58,7 @@ class Simulation:
         self._trace = trace
         self._contents = Contents(trace)
         self._progress = progress
+        self._pauses = iter(pauses)
         self._router: Router | None = None if setup.router is None else setup.router()
         self._tickets: dict[int, Ticket] = {}
         self._events: list[tuple[float, int]] = []
@@ -101,7 +106,14 @@ class Simulation:
         if replica.stepping:
             for visit in replica.end(now):
                 self._tell_router(visit, number, now)
+            pause = next(self._pauses, 0.0)
+            if pause > 0:
+                heapq.heappush(self._events, (now + pause, number))
+                return
         ends = replica.begin(now, self._next_arrival)
+        for visit in replica.take_refused():
+            if self._router is not None:
+                self._router.failed(self._tickets.pop(visit.index), number, now)
         if ends is None:
             self._awake.remove(number)
         else:
