@@ -1,7 +1,7 @@
 """ServeGen's statistics of one client: how it asks in each 600 seconds, and how long its prompts and answers are.
 
     NAME-trace.csv      start s, requests/s, CV, family, two parameters of its gaps: 600,14.16,4.59,Weibull,0.445,0.048
-    NAME-dataset.json   by start s: histograms of tokens of prompts and answers, {"0": {"input_tokens": "{45: 0.01, …}"}}
+    NAME-dataset.json   by start s: histograms of prompt and answer tokens, {"0": {"input_tokens": "{45: 0.01, …}"}}
 
 Requests are drawn from them by seed. Nothing is known of their contents. Gaps have the stated family and shape; their
 scale is the one that gives the stated rate, for the fitted scales miss it by half at times. (ServeGen, Alibaba 2025.)
