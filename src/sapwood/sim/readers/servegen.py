@@ -139,12 +139,17 @@ def _dataset(source: Source) -> list[_Lengths]:
     text = "\n".join(line.text for line in Source(found).lines())
     try:
         parts = json.loads(text)
-        lengths = [_lengths(float(start), fields) for start, fields in parts.items() if fields]
+        lengths = [_lengths(float(start), fields) for start, fields in parts.items() if _holds(fields)]
     except (ValueError, SyntaxError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{found} holds no histograms of lengths by time") from None
     if not lengths:
         raise UsageError(f"{found} holds no histograms of lengths by time")
     return sorted(lengths, key=lambda each: each.start)
+
+
+def _holds(fields: Mapping[str, str]) -> bool:
+    """Whether there are lengths: of times in which nothing was asked there are none."""
+    return bool(fields) and fields["input_tokens"] != "{}"
 
 
 def _lengths(start: float, fields: Mapping[str, str]) -> _Lengths:
