@@ -69,7 +69,16 @@ class WatchedOps:
 
     def __init__(self, ops: Any, clock: Clock) -> None:
         self._ops, self._clock = ops, clock
-        for name in ("rms_norm", "linear", "gated_linear", "rope_and_store", "attention", "pick", "rank"):
+        for name in (
+            "embed",
+            "rms_norm",
+            "linear",
+            "gated_linear",
+            "rope_and_store",
+            "attention",
+            "pick",
+            "rank",
+        ):
             setattr(self, name, clock.watching(getattr(ops, name)))
 
     def __getattr__(self, name: str) -> Any:

@@ -443,3 +443,33 @@ def test_a_program_keeps_what_it_works_on() -> None:
     program.run(plan)
     assert same(x, twin.x)
     assert same(pages.k, twin.kv.k)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    format=st.sampled_from(FORMATS),
+    blocks=st.integers(1, 4),
+    odd=st.integers(0, 31),
+    tokens=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    scale=st.sampled_from([1.0, 24.0, 0.3]),
+)
+def test_embedded_rows_are_those_of_the_twin(
+    seed: int, format: TensorFormat, blocks: int, odd: int, tokens: list[int], scale: float
+) -> None:
+    cols = 32 * blocks + (0 if format in BLOCK_BYTES else odd)
+    table = weight(np.random.default_rng(seed), format, 7, cols)
+    wanted = np.array(tokens, np.int32)
+    expected = np.empty((len(tokens), cols), np.float32)
+    got = np.full((len(tokens), cols + 3), np.nan, np.float32)[:, :cols]
+    TWIN.embed(table, wanted, expected, scale=scale)
+    ONE.embed(table, wanted, got, scale=scale)
+    assert same(got, expected)
+
+
+@pytest.mark.parametrize("ops", [ONE, TWIN])
+@pytest.mark.parametrize("token", [-1, 7])
+def test_a_token_outside_the_table_is_refused(ops: Any, token: int) -> None:
+    table = weight(np.random.default_rng(0), "q8_0", 7, 32)
+    with pytest.raises(ValueError, match="outside the vocabulary of 7"):
+        ops.embed(table, np.array([3, token], np.int32), np.empty((2, 32), np.float32))

@@ -16,7 +16,7 @@ from sapwood.sim.reproduce import (
     the_texts_cost,
     worked_example,
 )
-from sapwood.sim.text_figures import LEFT_OUT, OF_THE_TEXT, Experiment, Figure
+from sapwood.sim.text_figures import LEFT_OUT, OF_THE_TEXT, Experiment, TextFigure
 
 SMALL = ChatWorkload(conversations=8, system_prompts=2)
 
@@ -59,7 +59,7 @@ def test_the_largest_difference_is_of_hit_rates_alone() -> None:
 def test_a_gain_is_what_another_experiment_has_less() -> None:
     outcomes = run_seed(SMALL, 3)
     with_it, without = Experiment("leaf-first", 10_000), Experiment("listing", 10_000)
-    gain = outcomes.figure(Figure("gain", None, "points", with_it, minus=without))
+    gain = outcomes.figure(TextFigure("gain", None, "points", with_it, minus=without))
     assert gain == outcomes.of[with_it].hit_rate - outcomes.of[without].hit_rate
 
 
@@ -101,7 +101,7 @@ def test_nothing_beats_the_best_possible() -> None:
     ],
     ids=lambda figure: str(figure.name),
 )
-def test_two_draws_of_the_texts_size_have_its_figures(figure: Figure) -> None:
+def test_two_draws_of_the_texts_size_have_its_figures(figure: TextFigure) -> None:
     cost = the_texts_cost()
     block = figure.experiment.block_tokens
     found = [

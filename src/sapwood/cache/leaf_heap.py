@@ -82,25 +82,26 @@ class LeafHeap(Generic[FiledT]):
                 raise BooksError(f"{leaf} stands below a leaf that is to be evicted after it")
 
     def _rise(self, leaf: FiledT, place: int) -> None:
+        leaves, rank = self._leaves, leaf.rank
         while place > 0:
-            above = self._leaves[(place - 1) // 2]
-            if above.rank <= leaf.rank:
+            upper = (place - 1) >> 1
+            above = leaves[upper]
+            if above.rank <= rank:
                 break
-            self._put(above, place)
-            place = (place - 1) // 2
-        self._put(leaf, place)
+            leaves[place] = above
+            above.place = place
+            place = upper
+        leaves[place] = leaf
+        leaf.place = place
 
     def _sink(self, leaf: FiledT, place: int) -> None:
+        """To the bottom along the smaller ones, and up from there: it came from the bottom, and mostly stays there."""
         leaves, end = self._leaves, len(self._leaves)
         while (below := 2 * place + 1) < end:
-            if below + 1 < end and leaves[below + 1].rank < leaves[below].rank:
-                below += 1
-            if leaf.rank <= leaves[below].rank:
-                break
-            self._put(leaves[below], place)
+            smaller = leaves[below]
+            if below + 1 < end and (right := leaves[below + 1]).rank < smaller.rank:
+                smaller, below = right, below + 1
+            leaves[place] = smaller
+            smaller.place = place
             place = below
-        self._put(leaf, place)
-
-    def _put(self, leaf: FiledT, place: int) -> None:
-        self._leaves[place] = leaf
-        leaf.place = place
+        self._rise(leaf, place)

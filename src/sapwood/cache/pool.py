@@ -47,8 +47,8 @@ class PagePool:
         self._is_free[pages] = True
 
     def _require_handed_out(self, pages: PageIds) -> None:
-        # numpy would take a negative id as counted from the end, so the range comes first.
-        self._require_none(pages, (pages < 0) | (pages >= self.capacity), f"is not one of {self.capacity}")
+        # A negative id is a huge one without its sign; numpy would take it as counted from the end.
+        self._require_none(pages, pages.view(np.uint32) >= self.capacity, f"is not one of {self.capacity}")
         self._require_none(pages, self._is_free[pages], "is free already")
         order = np.arange(len(pages), dtype=np.int32)
         self._seen_at[pages] = order
@@ -56,5 +56,5 @@ class PagePool:
 
     @staticmethod
     def _require_none(pages: PageIds, wrong: NDArray[np.bool_], what: str) -> None:
-        if wrong.any():
+        if np.count_nonzero(wrong):
             raise BooksError(f"page {pages[int(wrong.argmax())]} cannot be freed: it {what}")

@@ -24,8 +24,12 @@ class Siblings:
 
     def __init__(self) -> None:
         self._of: OrderedDict[str | None, OrderedDict[Namespace, None]] = OrderedDict()
+        self._latest: Namespace | None = None
 
     def saw(self, namespace: Namespace) -> None:
+        if namespace is self._latest:
+            return
+        self._latest = namespace
         own = self._of.setdefault(namespace.tenant, OrderedDict())
         own[namespace] = None
         _make_latest(own, namespace, _PER_TENANT)

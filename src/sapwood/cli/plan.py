@@ -29,7 +29,7 @@ from sapwood.errors import UsageError
 if TYPE_CHECKING:
     from sapwood.sim import Hardware
 
-SEEDS = 6
+SEEDS = 8
 """Of --reproduce: half a minute on two cores."""
 MODEL, HARDWARE = "llama-3-8b", "h100"
 """The defaults."""

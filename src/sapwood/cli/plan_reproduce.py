@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,11 @@ from rich.table import Table
 from sapwood.cli.talk import Talk
 from sapwood.sim.reproduce import Reproduction, Row, reproduce, seeds_like_the_text
 from sapwood.sim.text_figures import DEFINITIONS
+
+_DIGITS: Mapping[str, str] = MappingProxyType(
+    {"TFLOP": ".2f", "M tokens": ".2f", "requests": ".0f", "×": ".0f", "MB": ".0f"}
+)
+"""By unit; all others have one after the point."""
 
 
 def plan_reproduce(count: int, *, any_seeds: bool, as_json: bool) -> None:
@@ -63,38 +69,35 @@ def _show(found: Reproduction, chosen: str) -> None:
         console.width = 100
     console.print(_table("The worked example", found.worked, spread=False))
     console.print(_table(f"\nThe simulation, mean of {len(found.seeds)} seeds", found.rows))
-    console.print(_table("\nWhat the text leaves out, by the same seeds", found.left_out))
+    console.print(_table("\nWhat the text leaves out, by the same seeds", found.left_out, compared=False))
     console.print(f"\nThe largest difference of a hit rate is {found.max_difference:.1f} points.\n")
     seeds = f"{', '.join(map(str, found.seeds))}: {chosen}"
     for word, meaning in {**DEFINITIONS, "seeds": seeds}.items():
         console.print(f"{word}: {meaning}.", soft_wrap=True)
 
 
-def _table(title: str, rows: Sequence[Row], *, spread: bool = True) -> Table:
+def _table(title: str, rows: Sequence[Row], *, compared: bool = True, spread: bool = True) -> Table:
+    """Without the columns of the text where it has nothing, and of the seeds where there are none."""
+    columns = ["text"] * compared + ["ours"] + ["±"] * spread + ["difference"] * compared
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.add_column("", min_width=38)
-    table.add_column("text", justify="right", min_width=8)
-    table.add_column("ours", justify="right", min_width=8)
-    table.add_column("±" if spread else "", justify="right", min_width=6)
-    table.add_column("difference", justify="right")
+    for column in columns:
+        table.add_column(column, justify="right", min_width=8)
     table.add_column("")
     for row in rows:
-        digits = (
-            ".2f"
-            if row.unit in ("TFLOP", "M tokens")
-            else ".0f"
-            if row.unit in ("requests", "×", "MB")
-            else ".1f"
-        )
-        table.add_row(
-            row.name,
-            "" if row.text is None else f"{row.text:{digits}}",
-            f"{row.ours:{digits}}",
-            f"{row.deviation:{digits}}" if spread else "",
-            "" if row.difference is None else _signed(row.difference, digits),
-            row.unit,
-        )
+        cells = _cells(row)
+        table.add_row(row.name, *(cells[column] for column in columns), row.unit)
     return table
+
+
+def _cells(row: Row) -> dict[str, str]:
+    digits = _DIGITS.get(row.unit, ".1f")
+    return {
+        "text": "" if row.text is None else f"{row.text:{digits}}",
+        "ours": f"{row.ours:{digits}}",
+        "±": f"{row.deviation:{digits}}",
+        "difference": "" if row.difference is None else _signed(row.difference, digits),
+    }
 
 
 def _signed(difference: float, digits: str) -> str:

@@ -105,6 +105,13 @@ def attention(
     out: NDArray[np.float32],
     recording: Recording | None = None,
 ) -> None: ...
+def embed(
+    format: str,
+    table: NDArray[np.uint8],
+    tokens: NDArray[np.int32],
+    scale: float,
+    out: NDArray[np.float32],
+) -> None: ...
 
 class Draw:
     def __init__(self, temperature: float, top_k: int, top_p: float, min_p: float, number: float) -> None: ...

@@ -105,12 +105,10 @@ class Decoder:
 
         Raises ValueError for token ids outside the vocabulary or a page table that does not fit.
         """
-        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.spec.vocab_size:
-            raise ValueError(f"token id outside the vocabulary of {self.spec.vocab_size}")
         self._prepare(spans, len(tokens))
         plan = self.ops.plan(spans, kv)
         step = self._step(len(tokens), plan, kv)
-        step.work.x[:] = self._embedding(tokens)
+        self.ops.embed(self._embed, tokens, step.work.x, scale=self.spec.embed_scale)
         step.program.run(plan)
         return step.work.x
 
@@ -159,11 +157,6 @@ class Decoder:
         """Norms what a half of a layer gave and adds it; without a norm it is added already."""
         if post is not None:
             self.ops.rms_norm(work.branch, post, work.x, accumulate=True)
-
-    def _embedding(self, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
-        table = self._embed
-        rows = to_f32(RawTensor(table.name, table.format, len(tokens), table.cols, table.data[tokens]))
-        return rows if self.spec.embed_scale == 1 else rows * np.float32(self.spec.embed_scale)
 
     def _prepare(self, spans: StepSpans, rows: int) -> None:
         if rows > len(self._buffers.x):

@@ -134,6 +134,11 @@ class Ops(Protocol):
         Raises ValueError for a bad page table.
         """
 
+    def embed(
+        self, table: RawTensor, tokens: NDArray[np.int32], out: NDArray[np.float32], *, scale: float = 1.0
+    ) -> None:
+        """out[i] = table[tokens[i]] · scale. Raises ValueError for tokens outside the table."""
+
     def rms_norm(
         self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
     ) -> None:

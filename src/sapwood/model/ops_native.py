@@ -132,6 +132,12 @@ class NativeOps:
         )
         return NativePlan(spans_, self._layers_of(kv))
 
+    def embed(
+        self, table: RawTensor, tokens: NDArray[np.int32], out: NDArray[np.float32], *, scale: float = 1.0
+    ) -> None:
+        rows = np.ascontiguousarray(table.data).view(np.uint8)
+        self._native.embed(table.format, rows, tokens, scale, out)
+
     def rms_norm(
         self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False
     ) -> None:

@@ -12,7 +12,7 @@ from sapwood.model import draw_reference
 from sapwood.model import exact_float as ef
 from sapwood.model.gguf_convert import blocks_of, to_f32
 from sapwood.model.ops import Walk
-from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES
+from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES, RawTensor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         RopeTables,
         StepSpans,
     )
-    from sapwood.model.tensor import RawTensor
     from sapwood.types import SamplingParams
 
 _TILE = 64
@@ -87,6 +86,14 @@ class ReferenceOps:
             row += rows
             table += len(pages)
         return ReferencePlan(tuple(plans), kv)
+
+    def embed(
+        self, table: RawTensor, tokens: NDArray[np.int32], out: NDArray[np.float32], *, scale: float = 1.0
+    ) -> None:
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < table.rows:
+            raise ValueError(f"token id outside the vocabulary of {table.rows}")
+        rows = to_f32(RawTensor(table.name, table.format, len(tokens), table.cols, table.data[tokens]))
+        out[:] = rows if scale == 1 else rows * _F32(scale)
 
     def rms_norm(
         self, x: NDArray[np.float32], norm: Norm, out: NDArray[np.float32], *, accumulate: bool = False

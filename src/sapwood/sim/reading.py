@@ -70,15 +70,15 @@ def read_trace(
 def _kind(source: Source) -> str:
     if source.path.is_dir():
         raise UsageError(f"{source.path} is a folder; a file was expected")
-    first = list(islice(source.lines(), _LINES_LOOKED_AT))
-    if not first:
-        raise UsageError(f"{source.path} is empty")
-    for line in first:
-        kind = _kind_of_line(line)
-        if kind is not None:
+    first: Line | None = None
+    for line in islice(source.lines(), _LINES_LOOKED_AT):
+        first = first or line
+        if (kind := _kind_of_line(line)) is not None:
             return kind
+    if first is None:
+        raise UsageError(f"{source.path} is empty")
     raise UsageError(
-        f"{source.path} is in no format that is known here; it begins with {first[0].text[:60]!r}",
+        f"{source.path} is in no format that is known here; it begins with {first.text[:60]!r}",
         hint="docs/capture.md lists what can be read",
     )
 

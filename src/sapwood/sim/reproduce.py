@@ -16,7 +16,7 @@ from sapwood.sim.hardware import hardware_named
 from sapwood.sim.listing import BlockCache, LeafFirst, ListingCache, serve_on_time, serve_window
 from sapwood.sim.model_shape import shape_named
 from sapwood.sim.optimum import Optimum
-from sapwood.sim.text_figures import LEFT_OUT, OF_THE_TEXT, Experiment, Figure, Measure
+from sapwood.sim.text_figures import LEFT_OUT, OF_THE_TEXT, Experiment, Measure, TextFigure
 from sapwood.sim.trace import Trace
 from sapwood.sim.workers import in_parallel
 
@@ -46,7 +46,7 @@ class SeedOutcomes:
     prompt_tokens: int
     of: Mapping[Experiment, Outcome]
 
-    def figure(self, figure: Figure) -> float:
+    def figure(self, figure: TextFigure) -> float:
         value = self._measured(figure.experiment, figure.measure)
         return value if figure.minus is None else value - self._measured(figure.minus, figure.measure)
 
@@ -198,6 +198,6 @@ def _best(trace: Trace, capacity_tokens: int) -> NDArray[np.int64]:
     return np.asarray(np.minimum(found, trace.prompt_tokens // trace.unit_tokens) * trace.unit_tokens)
 
 
-def _row(figure: Figure, outcomes: Sequence[SeedOutcomes]) -> Row:
+def _row(figure: TextFigure, outcomes: Sequence[SeedOutcomes]) -> Row:
     values = np.array([outcome.figure(figure) for outcome in outcomes])
     return Row(figure.name, figure.text, float(values.mean()), float(values.std()), figure.unit)

@@ -38,7 +38,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class TextFigure:
     """What is measured under a name.
 
     Attributes:
@@ -60,42 +60,42 @@ _ALL = Experiment()
 _AT_50K, _AT_20K, _AT_10K = (Experiment(capacity_tokens=tokens) for tokens in (50_000, 20_000, 10_000))
 _LPM_20K, _LPM_10K = (replace(each, order="lpm") for each in (_AT_20K, _AT_10K))
 
-OF_THE_TEXT: tuple[Figure, ...] = (
-    Figure("requests", 1603, "requests", _NONE, "requests"),
-    Figure("prompt tokens", 3.44, "M tokens", _NONE, "prompt tokens"),
-    Figure("no cache, prefill", 73.2, "ms", _NONE, "prefill"),
-    Figure("unlimited", 94.6, "%", _ALL),
-    Figure("unlimited, prefill", 4.0, "ms", _ALL, "prefill"),
-    Figure("fcfs 100k", 94.2, "%", Experiment(capacity_tokens=100_000)),
-    Figure("fcfs 50k", 80.4, "%", _AT_50K),
-    Figure("fcfs 20k", 45.9, "%", _AT_20K),
-    Figure("fcfs 10k", 24.8, "%", _AT_10K),
-    Figure("fcfs 10k, prefill", 55.3, "ms", _AT_10K, "prefill"),
-    Figure("lpm 20k", 76.5, "%", _LPM_20K),
-    Figure("lpm 10k", 73.4, "%", _LPM_10K),
-    Figure("lpm 10k, prefill", 19.7, "ms", _LPM_10K, "prefill"),
-    Figure("1 adapter, 50k", 80.3, "%", _AT_50K),
-    Figure("4 adapters, 50k", 69.5, "%", replace(_AT_50K, adapters=4)),
-    Figure("16 adapters, 50k", 57.6, "%", replace(_AT_50K, adapters=16)),
-    Figure("64 adapters, 50k", 54.8, "%", replace(_AT_50K, adapters=64)),
-    Figure("64 adapters, 20k", 24.9, "%", replace(_AT_20K, adapters=64)),
-    Figure("unlimited, by token", 95.0, "%", Experiment(block_tokens=1)),
-    Figure("unlimited, by 16-token block", 94.6, "%", _ALL),
+OF_THE_TEXT: tuple[TextFigure, ...] = (
+    TextFigure("requests", 1603, "requests", _NONE, "requests"),
+    TextFigure("prompt tokens", 3.44, "M tokens", _NONE, "prompt tokens"),
+    TextFigure("no cache, prefill", 73.2, "ms", _NONE, "prefill"),
+    TextFigure("unlimited", 94.6, "%", _ALL),
+    TextFigure("unlimited, prefill", 4.0, "ms", _ALL, "prefill"),
+    TextFigure("fcfs 100k", 94.2, "%", Experiment(capacity_tokens=100_000)),
+    TextFigure("fcfs 50k", 80.4, "%", _AT_50K),
+    TextFigure("fcfs 20k", 45.9, "%", _AT_20K),
+    TextFigure("fcfs 10k", 24.8, "%", _AT_10K),
+    TextFigure("fcfs 10k, prefill", 55.3, "ms", _AT_10K, "prefill"),
+    TextFigure("lpm 20k", 76.5, "%", _LPM_20K),
+    TextFigure("lpm 10k", 73.4, "%", _LPM_10K),
+    TextFigure("lpm 10k, prefill", 19.7, "ms", _LPM_10K, "prefill"),
+    TextFigure("1 adapter, 50k", 80.3, "%", _AT_50K),
+    TextFigure("4 adapters, 50k", 69.5, "%", replace(_AT_50K, adapters=4)),
+    TextFigure("16 adapters, 50k", 57.6, "%", replace(_AT_50K, adapters=16)),
+    TextFigure("64 adapters, 50k", 54.8, "%", replace(_AT_50K, adapters=64)),
+    TextFigure("64 adapters, 20k", 24.9, "%", replace(_AT_20K, adapters=64)),
+    TextFigure("unlimited, by token", 95.0, "%", Experiment(block_tokens=1)),
+    TextFigure("unlimited, by 16-token block", 94.6, "%", _ALL),
 )
 
-LEFT_OUT: tuple[Figure, ...] = (
+LEFT_OUT: tuple[TextFigure, ...] = (
     *(
-        Figure(f"{each.order} {name}, by the clock", None, "%", replace(each, clock=True))
+        TextFigure(f"{each.order} {name}, by the clock", None, "%", replace(each, clock=True))
         for name, fcfs in (("20k", _AT_20K), ("10k", _AT_10K))
         for each in (fcfs, replace(fcfs, order="lpm"))
     ),
-    Figure("lpm 10k, by the clock: another waited", None, "%", replace(_LPM_10K, clock=True), "choices"),
+    TextFigure("lpm 10k, by the clock: another waited", None, "%", replace(_LPM_10K, clock=True), "choices"),
     *(
         figure
         for name, each in (("50k", _AT_50K), ("20k", _AT_20K), ("10k", _AT_10K))
         for figure in (
-            Figure(f"fcfs {name}, leaf first", None, "%", replace(each, cache="leaf-first")),
-            Figure(
+            TextFigure(f"fcfs {name}, leaf first", None, "%", replace(each, cache="leaf-first")),
+            TextFigure(
                 f"fcfs {name}, leaf first gains",
                 None,
                 "points",
@@ -105,7 +105,7 @@ LEFT_OUT: tuple[Figure, ...] = (
         )
     ),
     *(
-        Figure(f"best possible {name}", None, "%", replace(each, cache="optimum"))
+        TextFigure(f"best possible {name}", None, "%", replace(each, cache="optimum"))
         for name, each in (("50k", _AT_50K), ("20k", _AT_20K), ("10k", _AT_10K))
     ),
 )

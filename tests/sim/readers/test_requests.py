@@ -89,7 +89,7 @@ def test_calls_and_their_results_are_part_of_the_text(tmp_path: Path) -> None:
 
 
 def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Mapping[str, Any]] = [
         {"request_id": "r1", "tenant": "acme", "token_ids": [1, 15, 99], "output_token_ids": [4]},
         {"request_id": "r2", "tags": {"tenant": "beta"}, "token_ids": [1, 15, 7]},
         {"request_id": "r3", "tenant": "acme", "prompt": [1, 15, 7]},
@@ -104,7 +104,7 @@ def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Mapping[str, Any]] = [
         {"messages": [HI], "session_id": "s1"},
         {"messages": [HI], "prompt_cache_key": "s2"},
         {"messages": [HI], "metadata": {"requester_metadata": {"session_id": "s1"}}},
@@ -115,7 +115,12 @@ def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
 
 
 def test_what_failed_or_has_no_prompt_is_left_out_and_counted(tmp_path: Path) -> None:
-    rows = [{"messages": [HI]}, {"messages": [HI], "status": "failure"}, {"event": "start"}, {"messages": []}]
+    rows: list[Mapping[str, Any]] = [
+        {"messages": [HI]},
+        {"messages": [HI], "status": "failure"},
+        {"event": "start"},
+        {"messages": []},
+    ]
     notes = read(tmp_path, *rows).notes
     assert any("2 lines without a prompt" in note for note in notes)
     assert any("1 requests that failed" in note for note in notes)

@@ -20,6 +20,7 @@ DATASET = {
     "0": {"input_tokens": "{100: 0.25, 200: 0.75}", "output_tokens": "{0: 0.5, 3: 0.5}"},
     "1800": {"input_tokens": "{7: 1.0}", "output_tokens": "{5: 1.0}"},
     "2400": {},
+    "3000": {"input_tokens": "{}", "output_tokens": "{}"},
 }
 
 

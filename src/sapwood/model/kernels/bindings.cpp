@@ -18,6 +18,7 @@
 
 #include "attention.h"
 #include "draw.h"
+#include "embed.h"
 #include "int_kernels.h"
 #include "kv_tile.h"
 #include "linear.h"
@@ -273,6 +274,21 @@ void attention_(Workers& workers, const Spans& spans, ConstMatrix qkv, HeadShape
           qkv, nb::find(layer), out);
 }
 
+void embed_(const std::string& format, Bytes table, Ints tokens, float scale, Matrix out) {
+  const Format f = format_named(format);
+  const int width = cols(out), count = static_cast<int>(tokens.shape(0));
+  require(rows(out) == count && table.shape(1) == row_bytes(f, width), "embed: shapes do not fit");
+  const std::string outside = "token id outside the vocabulary of " + std::to_string(rows(table));
+  for (int i = 0; i < count; ++i)
+    require(tokens.data()[i] >= 0 && tokens.data()[i] < rows(table), outside.c_str());
+  const ptrdiff_t step = stride(out);
+  nb::gil_scoped_release unlocked;
+  for (int i = 0; i < count; ++i) {
+    const uint8_t* row = table.data() + static_cast<size_t>(tokens.data()[i]) * table.shape(1);
+    embed(f, row, width, scale, out.data() + i * step);
+  }
+}
+
 // Rows of logits of one vocabulary, each an array of its own.
 std::vector<const float*> logits_of(const std::vector<ConstVector>& rows) {
   std::vector<const float*> list;
@@ -380,6 +396,7 @@ NB_MODULE(_native, m) {
     require(top_p > 0 && min_p <= 1 && number >= 0 && number < 1, "top_p, min_p or number out of range");
     new (d) Draw{temperature, top_k, top_p, min_p, number};
   }, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "number"_a);
+  m.def("embed", &embed_, "format"_a, "table"_a.noconvert(), "tokens"_a.noconvert(), "scale"_a, "out"_a.noconvert());
   m.def("uniform", &uniform, "seed"_a, "sample"_a, "position"_a);
   m.def("pick", &pick_, "workers"_a, "rows"_a, "draws"_a, "tokens"_a.noconvert(), "finite"_a.noconvert());
   m.def("rank", &rank_, "workers"_a, "rows"_a, "tokens"_a.noconvert(), "peaks"_a.noconvert(), "weights"_a.noconvert(),

@@ -13,13 +13,13 @@ namespace {
 
 // The weights of one block's tokens; those beyond the end of the row weigh nothing.
 struct Block {
-  Block(const Survey& s, size_t index) : first(static_cast<int>(index) * kBlock) {
-    std::fill(logits, logits + kBlock, -std::numeric_limits<float>::infinity());
-    std::copy(s.logits + first, s.logits + std::min(first + kBlock, s.count), logits);
+  Block(const Survey& s, size_t index) : first(static_cast<int>(index) * kSummed) {
+    std::fill(logits, logits + kSummed, -std::numeric_limits<float>::infinity());
+    std::copy(s.logits + first, s.logits + std::min(first + kSummed, s.count), logits);
   }
   double weight(Scale scale) const { return block_weight(logits, scale); }
   int first;
-  float logits[kBlock];
+  float logits[kSummed];
 };
 
 // Sums of the weights up to the end of each block, one chain over the blocks' sums.
@@ -28,8 +28,8 @@ std::vector<double> running_weights(const Survey& s, Scale scale) {
   running.reserve(s.maxima.size());
   double sum = 0;
   for (size_t b = 0; b < s.maxima.size(); ++b) {
-    const int first = static_cast<int>(b) * kBlock;
-    sum += first + kBlock <= s.count ? block_weight(s.logits + first, scale) : Block(s, b).weight(scale);
+    const int first = static_cast<int>(b) * kSummed;
+    sum += first + kSummed <= s.count ? block_weight(s.logits + first, scale) : Block(s, b).weight(scale);
     running.push_back(sum);
   }
   return running;
@@ -50,7 +50,7 @@ int pick_from_all(const Survey& s, Scale scale, double number) {
   const Block block(s, at);
   double sum = at == 0 ? 0 : running[at - 1];
   int last = block.first;
-  for (int i = 0; i < kBlock; i += 4) {
+  for (int i = 0; i < kSummed; i += 4) {
     f64x4 weights[1];
     scale.weigh<1>(block.logits + i, weights);
     for (int j = 0; j < 4; ++j) {

@@ -30,12 +30,15 @@ struct Plain {
 };
 
 struct F32 {
+  static constexpr int kBytes = 4;
   static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return load(reinterpret_cast<const float*>(p)); }
 };
 struct F16 {
+  static constexpr int kBytes = 2;
   static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return from_half(reinterpret_cast<const uint16_t*>(p)); }
 };
 struct Bf16 {
+  static constexpr int kBytes = 2;
   static SAPWOOD_INLINE f32x8 load8(const uint8_t* p) { return from_bf16(reinterpret_cast<const uint16_t*>(p)); }
 };
 

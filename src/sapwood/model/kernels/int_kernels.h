@@ -17,7 +17,7 @@
 namespace sapwood {
 
 constexpr int kIntRows = 6;        // most rows of tiled()
-constexpr int kIntDirectRows = 4;  // most rows of direct()
+constexpr int kIntDirectRows = 4;  // most rows of direct() and expand()
 
 struct IntKernels {
   const char* name;
@@ -28,8 +28,8 @@ struct IntKernels {
   // 8-bit rows, up to kIntRows, and q4 weights; always unpacked in registers.
   void (*direct8)(const Panel& panel, int inputs, const Int8Rows& rows, float (*out)[kPanel]);
 
-  // Unpacks a panel for tiled(): expanded_bytes(inputs).
-  void (*expand)(const Panel& panel, int inputs, uint8_t* to);
+  // As direct(), and writes the panel unpacked, expanded_bytes(inputs), for tiled().
+  void (*expand)(const Panel& panel, int inputs, const IntRows& rows, float (*out)[kPanel], uint8_t* to);
 
   // The same over an expanded panel.
   void (*tiled)(const uint8_t* expanded, Format format, int inputs, const IntRows& rows, float (*out)[kPanel]);

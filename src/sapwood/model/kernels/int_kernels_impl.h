@@ -7,8 +7,8 @@
 namespace sapwood {
 namespace SAPWOOD_VARIANT {
 
-// Where each of R rows goes on. Each is a pointer of its own to the compiler, which else keeps the sum of each row's and
-// each pair's offset and spills them all.
+// Where each of R rows goes on, each a pointer of its own to the compiler, which else keeps the sum of each row and
+// each pair and spills them all.
 template <int R, class Element>
 struct Cursors {
   const Element* at[R];
@@ -27,8 +27,9 @@ struct Cursors {
   }
 };
 
-template <int R, class Reader>
-void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out)[kPanel]) {
+// With kExpands the panel is written to `to` as it is unpacked; the products hide the stores.
+template <int R, class Reader, bool kExpands = false>
+void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out)[kPanel], uint8_t* to = nullptr) {
   f32x8 chain[R][2];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) chain[r][0] = chain[r][1] = splat(0.0f);
@@ -37,7 +38,9 @@ void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out
     if (Reader::kPacked) fetch_ahead(panel, Reader::kBytes);
     q.hold();
     Columns sums[R];
+    int16_t* const wide = reinterpret_cast<int16_t*>(to + Expanded<true>::kHeader);
     Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
+      if (kExpands) store_columns(wide + 32 * p, w);
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
         if (p == 0) sums[r] = first_dot(w, pair(q.at[r]));
@@ -45,6 +48,12 @@ void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out
       }
     });
     const IntScale s = Reader::scale(panel);
+    if (kExpands) {
+      float* d = reinterpret_cast<float*>(to);
+      store(d, s.d[0]), store(d + 8, s.d[1]);
+      if (Reader::kHasMin) store(d + 16, s.m[0]), store(d + 24, s.m[1]);
+      to += Expanded<true>::kBytes;
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const f32x8 x = splat(Reader::kHasMin ? rows.sums[r * (rows.ld / kBlock) + b] : 0.0f);
@@ -133,18 +142,14 @@ inline void direct8(const Panel& panel, int inputs, const Int8Rows& rows, float 
   else multiply8_some<false>(panel.data, inputs, rows, out);
 }
 
-inline void expand(const Panel& panel, int inputs, uint8_t* to) {
+inline void expand(const Panel& panel, int inputs, const IntRows& rows, float (*out)[kPanel], uint8_t* to) {
   with_int_format(panel.format, [&](auto reader) {
     using Reader = decltype(reader);
-    const uint8_t* from = panel.data;
-    for (int b = 0; b < inputs / kBlock; ++b, from += Reader::kBytes, to += Expanded<true>::kBytes) {
-      fetch_ahead(from, Reader::kBytes);
-      const IntScale s = Reader::scale(from);
-      float* d = reinterpret_cast<float*>(to);
-      store(d, s.d[0]), store(d + 8, s.d[1]);
-      if (Reader::kHasMin) store(d + 16, s.m[0]), store(d + 24, s.m[1]);
-      int16_t* q = reinterpret_cast<int16_t*>(to + Expanded<true>::kHeader);
-      Reader::walk(from, [&](int p, const Columns& w) __attribute__((always_inline)) { store_columns(q + 32 * p, w); });
+    switch (rows.count) {
+      case 1: return multiply<1, Reader, true>(panel.data, inputs, rows, out, to);
+      case 2: return multiply<2, Reader, true>(panel.data, inputs, rows, out, to);
+      case 3: return multiply<3, Reader, true>(panel.data, inputs, rows, out, to);
+      default: return multiply<4, Reader, true>(panel.data, inputs, rows, out, to);
     }
   });
 }

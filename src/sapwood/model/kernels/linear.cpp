@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRowBlock = 128;   // most rows of one piece: its inputs stay in L2
 constexpr int kPanelGroup = 4;   // most panels of one piece
-constexpr int kPieces = 16;      // for each thread, where there are panels enough: who is late is waited for one piece long
+constexpr int kPieces = 16;      // for each thread, where panels suffice: one piece is the longest wait
 constexpr int kFewRows = 8;      // most rows that direct products take
 
 int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -166,26 +166,17 @@ size_t unpacked_floats(int depth) {
   return std::max(static_cast<size_t>(depth) * kPanel, (expanded_bytes(depth) + 3) / 4);
 }
 
-// A panel's weights as tiled_rows() wants them, in scratch unless they lie so already.
-const float* unpacked(const IntKernels& kernels, const Panel& panel, int depth, float* scratch) {
-  if (panel.compute == Compute::int8) return nullptr;
+// A panel of floats as tiles want it, in scratch unless it lies so already.
+const float* unpacked(const Panel& panel, int depth, float* scratch) {
   if (panel.format == Format::f32) return reinterpret_cast<const float*>(panel.data);
-  if (panel.compute == Compute::integer) kernels.expand(panel, depth, reinterpret_cast<uint8_t*>(scratch));
-  else unpack_panel(panel, depth, scratch);
+  unpack_panel(panel, depth, scratch);
   return scratch;
 }
 
-void tiled_rows(const Panel& panel, const float* weights, int depth, const Inputs& x, int first, int rows,
-                float (*out)[kPanel]) {
-  if (panel.compute == Compute::int8) return x.kernels.direct8(panel, depth, x.bytes.from(first, rows), out);
-  if (panel.compute == Compute::integer) {
-    const uint8_t* expanded = reinterpret_cast<const uint8_t*>(weights);
-    return x.kernels.tiled(expanded, panel.format, depth, x.ints.from(first, rows), out);
-  }
-  const Rows some = x.floats.from(first, rows);
-  with_rows(rows, [&](auto r) {
+void float_tile(const float* weights, int depth, Rows rows, float (*out)[kPanel]) {
+  with_rows(rows.count, [&](auto r) {
     f32x8 lo[r], hi[r];
-    tile<r>(some.x, some.ld, weights, kPanel, depth, lo, hi);
+    tile<r>(rows.x, rows.ld, weights, kPanel, depth, lo, hi);
     for (int i = 0; i < r; ++i) store(out[i], lo[i]), store(out[i] + 8, hi[i]);
   });
 }
@@ -273,6 +264,38 @@ class NextPanel {
   int step_ = 0;
 };
 
+// One panel times the rows of a piece, in tiles: place(row) says where they go, row the first of a tile, and
+// done(row, rows) is told that they are there. Rows count from the piece's first.
+template <class Place, class Done>
+void in_row_tiles(const Panel& panel, int depth, const Inputs& x, const Piece& piece, float* scratch, NextPanel next,
+                  Place place, Done done) {
+  if (panel.compute == Compute::int8) {
+    return in_tiles(piece.rows, [&](int row, int n) {
+      next.fetch_some();
+      x.kernels.direct8(panel, depth, x.bytes.from(piece.row + row, n), place(row));
+      done(row, n);
+    });
+  }
+  if (panel.compute == Compute::integer) {
+    uint8_t* const expanded = reinterpret_cast<uint8_t*>(scratch);
+    const int head = std::min(kIntDirectRows, piece.rows);
+    x.kernels.expand(panel, depth, x.ints.from(piece.row, head), place(0), expanded);
+    done(0, head);
+    return in_tiles(piece.rows - head, [&](int tile, int n) {
+      const int row = head + tile;
+      next.fetch_some();
+      x.kernels.tiled(expanded, panel.format, depth, x.ints.from(piece.row + row, n), place(row));
+      done(row, n);
+    });
+  }
+  const float* weights = unpacked(panel, depth, scratch);
+  in_tiles(piece.rows, [&](int row, int n) {
+    next.fetch_some();
+    float_tile(weights, depth, x.floats.from(piece.row + row, n), place(row));
+    done(row, n);
+  });
+}
+
 }  // namespace
 
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
@@ -292,12 +315,9 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
         for (int i = 0; i < done; ++i) finish(panels[p + i], 0, x.count, few[i], out, epilogue);
         continue;
       }
-      const float* weights = unpacked(x.kernels, panels[p], depth, scratch);
-      NextPanel next(panels, p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
-      in_tiles(piece.rows, [&](int first_row, int n) {
-        next.fetch_some();
-        tiled_rows(panels[p], weights, depth, x, piece.row + first_row, n, t);
-        finish(panels[p], piece.row + first_row, n, t, out, epilogue);
+      const NextPanel next(panels, p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
+      in_row_tiles(panels[p], depth, x, piece, scratch, next, [&](int) { return t; }, [&](int row, int n) {
+        finish(panels[p], piece.row + row, n, t, out, epilogue);
       });
       done = 1;
     }
@@ -327,19 +347,12 @@ void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const Pa
         continue;
       }
       // One panel after the other: both at once do not fit into the first cache.
-      const float* gw = unpacked(x.kernels, gp, depth, scratch);
-      NextPanel next_up(up.panels(), p, depth, piece.rows);
-      in_tiles(piece.rows, [&](int first_row, int n) {
-        next_up.fetch_some();
-        tiled_rows(gp, gw, depth, x, piece.row + first_row, n, g + first_row);
-      });
-      const float* uw = unpacked(x.kernels, upp, depth, scratch);
-      NextPanel next_gate(gate.panels(), p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
-      in_tiles(piece.rows, [&](int first_row, int n) {
-        next_gate.fetch_some();
-        tiled_rows(upp, uw, depth, x, piece.row + first_row, n, u);
-        activated_times(activation, g + first_row, u, n, u);
-        finish(gp, piece.row + first_row, n, u, out, {});
+      const NextPanel next_up(up.panels(), p, depth, piece.rows);
+      in_row_tiles(gp, depth, x, piece, scratch, next_up, [&](int row) { return g + row; }, [](int, int) {});
+      const NextPanel next_gate(gate.panels(), p + 1 < piece.last ? p + 1 : piece.next, depth, piece.rows);
+      in_row_tiles(upp, depth, x, piece, scratch, next_gate, [&](int) { return u; }, [&](int row, int n) {
+        activated_times(activation, g + row, u, n, u);
+        finish(gp, piece.row + row, n, u, out, {});
       });
     }
   });

@@ -43,24 +43,26 @@ uint64_t key(float logit, int token) {
   return static_cast<uint64_t>(~ascending) << 32 | static_cast<uint32_t>(token);
 }
 
-// By one byte of the keys, stable.
-void pass_by_byte(const std::vector<uint64_t>& from, std::vector<uint64_t>& to, int shift) {
+// By one byte of the keys, stable; leaves them as they are where it is the same in all.
+void sort_by_byte(std::vector<uint64_t>& keys, std::vector<uint64_t>& spare, int shift) {
   std::array<size_t, 257> start{};
-  for (uint64_t k : from) ++start[((k >> shift) & 255) + 1];
+  for (uint64_t k : keys) ++start[((k >> shift) & 255) + 1];
+  if (*std::max_element(start.begin(), start.end()) == keys.size()) return;
   for (size_t i = 1; i < start.size(); ++i) start[i] += start[i - 1];
-  for (uint64_t k : from) to[start[(k >> shift) & 255]++] = k;
+  for (uint64_t k : keys) spare[start[(k >> shift) & 255]++] = k;
+  keys.swap(spare);
 }
 
 }  // namespace
 
 Survey::Survey(const float* row, int n) : logits(row), count(n) {
-  maxima.reserve(static_cast<size_t>((n + kBlock - 1) / kBlock));
+  maxima.reserve(static_cast<size_t>((n + kSummed - 1) / kSummed));
   f32x8 broken = splat(0.0f);  // a value that is not finite, times zero, is not zero
   int i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
+  for (; i + kSummed <= n; i += kSummed) {
     f32x8 most = load(row + i);
     broken += most * 0.0f;
-    for (int j = 8; j < kBlock; j += 8) {
+    for (int j = 8; j < kSummed; j += 8) {
       const f32x8 v = load(row + i + j);
       broken += v * 0.0f;
       most = max(v, most);
@@ -80,7 +82,7 @@ Survey::Survey(const float* row, int n) : logits(row), count(n) {
 
 int Survey::first_peak() const {
   const auto block = std::find(maxima.begin(), maxima.end(), peak) - maxima.begin();
-  return static_cast<int>(std::find(logits + block * kBlock, logits + count, peak) - logits);
+  return static_cast<int>(std::find(logits + block * kSummed, logits + count, peak) - logits);
 }
 
 Ranking::Ranking(const Survey& survey, int wanted)
@@ -111,10 +113,10 @@ float Ranking::next_bound() {
 
 // Those from `from` up to the last tier's bound, by token. Without branches: which logits reach it is not foreseen.
 void Ranking::gather(float from) {
-  uint64_t found[kBlock];
+  uint64_t found[kSummed];
   for (size_t b = 0; b < survey_.maxima.size(); ++b) {
     if (survey_.maxima[b] < from) continue;
-    const int begin = static_cast<int>(b) * kBlock, end = std::min(begin + kBlock, survey_.count);
+    const int begin = static_cast<int>(b) * kSummed, end = std::min(begin + kSummed, survey_.count);
     size_t n = 0;
     for (int i = begin; i < end; ++i) {
       const float x = survey_.logits[i];
@@ -128,12 +130,9 @@ void Ranking::gather(float from) {
 void Ranking::sort_from(size_t first) {
   const auto begin = keys_.begin() + static_cast<ptrdiff_t>(first);
   if (keys_.size() - first < kRadixFrom) return std::sort(begin, keys_.end());
-  std::vector<uint64_t> a(begin, keys_.end()), b(a.size());
-  for (int shift = 32; shift < 64; shift += 16) {  // tokens ascend already
-    pass_by_byte(a, b, shift);
-    pass_by_byte(b, a, shift + 8);
-  }
-  std::copy(a.begin(), a.end(), begin);
+  std::vector<uint64_t> keys(begin, keys_.end()), spare(keys.size());
+  for (int shift = 32; shift < 64; shift += 8) sort_by_byte(keys, spare, shift);  // tokens ascend already
+  std::copy(keys.begin(), keys.end(), begin);
 }
 
 }  // namespace sapwood

@@ -19,7 +19,7 @@ struct Survey {
   float peak;
   bool finite;                // all of them
   bool usable;                // neither NaN nor +inf among them: what else a survey tells holds for these alone
-  std::vector<float> maxima;  // of each kBlock tokens
+  std::vector<float> maxima;  // of each kSummed tokens
 };
 
 // Found a tier at a time. A tier is whatever reaches the n-th largest of the maxima of groups of tokens: at least n
@@ -45,7 +45,7 @@ class Ranking {
   void sort_from(size_t first);
 
   const Survey& survey_;
-  std::vector<float> maxima_;   // of groups of kBlock tokens, later of 8
+  std::vector<float> maxima_;   // of groups of kSummed tokens, later of 8
   std::vector<uint64_t> keys_;  // the logit's place in descending order, then the token
   size_t groups_;               // whose maxima bound the next tier
   float above_ = std::numeric_limits<float>::infinity();  // the last tier's bound

@@ -12,7 +12,7 @@ namespace sapwood {
 
 typedef int64_t i64x4 __attribute__((vector_size(32)));
 
-constexpr int kBlock = 64;  // tokens that are summed together: 8 lanes, then the tree of sum_lanes
+constexpr int kSummed = 64;  // tokens that are summed together: 8 lanes, then the tree of sum_lanes
 
 SAPWOOD_INLINE f64x4 splat64(double x) { return f64x4{x, x, x, x}; }
 
@@ -66,10 +66,10 @@ struct Scale {
   }
 };
 
-// The sum of kBlock weights: lane l adds those at l, l + 8, …; then the tree.
+// The sum of kSummed weights: lane l adds those at l, l + 8, …; then the tree.
 SAPWOOD_INLINE double block_weight(const float* logits, Scale scale) {
   f64x4 low = splat64(0.0), high = low;
-  for (int i = 0; i < kBlock; i += 4 * kAtOnce) {
+  for (int i = 0; i < kSummed; i += 4 * kAtOnce) {
     f64x4 w[kAtOnce];
     scale.weigh<kAtOnce>(logits + i, w);
     for (int j = 0; j < kAtOnce; j += 2) low += w[j], high += w[j + 1];

@@ -1,7 +1,7 @@
 """ServeGen's statistics of one client: how it asks in each 600 seconds, and how long its prompts and answers are.
 
     NAME-trace.csv      start s, requests/s, CV, family, two parameters of its gaps: 600,14.16,4.59,Weibull,0.445,0.048
-    NAME-dataset.json   by start s: histograms of tokens of prompts and answers, {"0": {"input_tokens": "{45: 0.0096, …}"}}
+    NAME-dataset.json   by start s: histograms of prompt and answer tokens, {"0": {"input_tokens": "{45: 0.01, …}"}}
 
 Requests are drawn from them by seed. Nothing is known of their contents. Gaps have the stated family and shape; their
 scale is the one that gives the stated rate, for the fitted scales miss it by half at times. (ServeGen, Alibaba 2025.)
@@ -139,12 +139,17 @@ def _dataset(source: Source) -> list[_Lengths]:
     text = "\n".join(line.text for line in Source(found).lines())
     try:
         parts = json.loads(text)
-        lengths = [_lengths(float(start), fields) for start, fields in parts.items() if fields]
+        lengths = [_lengths(float(start), fields) for start, fields in parts.items() if _holds(fields)]
     except (ValueError, SyntaxError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{found} holds no histograms of lengths by time") from None
     if not lengths:
         raise UsageError(f"{found} holds no histograms of lengths by time")
     return sorted(lengths, key=lambda each: each.start)
+
+
+def _holds(fields: Mapping[str, str]) -> bool:
+    """Whether there are lengths: of times in which nothing was asked there are none."""
+    return bool(fields) and fields["input_tokens"] != "{}"
 
 
 def _lengths(start: float, fields: Mapping[str, str]) -> _Lengths:
