@@ -21,6 +21,9 @@ from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import Again, simulate_again
 from sapwood.types import Request, Scope
 
+ENDS = (3, 7)
+"""Some answers end before they are as long as was asked for."""
+
 
 class ToFile:
     def __init__(self, path: Path) -> None:
@@ -33,7 +36,7 @@ class ToFile:
 
 def captured(path: Path, requests: Iterable[Request], speculate: SpeculateName) -> CapturedRun:
     """Several clients at once, through a real loop with its own clock."""
-    rig = Rig(512, chunk=48, max_running=3, policy="default", context=1024, speculate=speculate)
+    rig = Rig(512, chunk=48, max_running=3, policy="default", context=1024, eos=ENDS, speculate=speculate)
     header = {
         "capacity_pages": 512,
         "context": 1024,
@@ -53,7 +56,7 @@ def captured(path: Path, requests: Iterable[Request], speculate: SpeculateName) 
 def crowd() -> list[Request]:
     """More than fit at once, some alike, so that there is reuse, waiting and eviction."""
     return [
-        Request(f"r{i}", prompt_of(60 + 7 * (i % 4), i % 3), greedy(1 + i % 9), Scope(salt=f"s{i % 2}"))
+        Request(f"r{i}", prompt_of(60 + 7 * (i % 4), i % 3), greedy(4 + i % 9), Scope(salt=f"s{i % 2}"))
         for i in range(36)
     ]
 
@@ -73,6 +76,7 @@ def test_a_captured_run_simulated_has_its_hits_and_order(tmp_path: Path, specula
     expect_equal(again)
     assert again.simulated.reused.sum() > 0
     assert again.simulated.evicted_tokens > 0
+    assert (again.simulated.output_tokens < [request.params.max_tokens or 0 for request in crowd()]).any()
 
 
 def test_its_steps_can_be_fitted(tmp_path: Path) -> None:

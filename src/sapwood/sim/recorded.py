@@ -73,7 +73,8 @@ def simulate_again(captured: CapturedRun) -> Again:
         raise UsageError("the capture holds no request that was served")
     cost = RecordedSteps([step.ended - step.began for step in captured.steps if step.ended is not None])
     trace, pauses = _trace(captured, served), _pauses(captured.steps)
-    run = Simulation(trace, setup_of(captured), cost, coasting=False, pauses=pauses).run()
+    setup, asked = setup_of(captured), [_asked(request) for request in served]
+    run = Simulation(trace, setup, cost, coasting=False, pauses=pauses, asked=asked).run()
     return Again(captured, run, cost.shapes, cost.seconds)
 
 
@@ -82,9 +83,26 @@ def setup_of(captured: CapturedRun) -> Setup:
     told = captured.header.fields
     cache = _config(CacheConfig, told.get("cache"))
     pages, context = captured.header.whole("capacity_pages", 1), captured.header.whole("context", 1)
-    return Setup(
-        pages * cache.page_size, cache, _config(SchedulerConfig, told.get("scheduler")), context=context
-    )
+    scheduler = _config(SchedulerConfig, told.get("scheduler"))
+    ends = _end_tokens(captured)
+    return Setup(pages * cache.page_size, cache, scheduler, end_tokens=ends, context=context)
+
+
+def _end_tokens(captured: CapturedRun) -> tuple[int, ...]:
+    """Those with which an answer ended, as far as they occurred."""
+    ends = {
+        int(output[-1])
+        for request in captured.requests
+        for output, finish in zip(request.outputs, request.row.array("finish"), strict=False)
+        if finish == "stop" and len(output)
+    }
+    return tuple(sorted(ends))
+
+
+def _asked(request: CapturedRequest) -> int:
+    said = len(request.outputs[0]) if request.outputs else 0
+    most = request.row.fields.get("max_tokens")
+    return said if most is None else max(said, int(most))
 
 
 def _config(kind: type[ConfigT], told: Any) -> ConfigT:

@@ -48,6 +48,7 @@ class Replica:
             drafts=Drafts(self.cache) if setup.scheduler.speculate == "auto" else None,
         )
         self._bounds = Bounds(setup.longest, setup.pages * setup.cache.page_size)
+        self._end_tokens = setup.end_tokens
         self._cost = cost
         self._record = record
         self._coasting = coasting
@@ -118,7 +119,8 @@ class Replica:
 
     def _admit(self, visit: Visit) -> None:
         try:
-            max_len = self._bounds.max_len(visit.prompt_tokens, visit.output_tokens)
+            most = visit.output_tokens if visit.asked_tokens is None else visit.asked_tokens
+            max_len = self._bounds.max_len(visit.prompt_tokens, most)
         except ContextLengthError as error:
             self._refuse(visit, error.message)
             return
@@ -131,6 +133,7 @@ class Replica:
             visit.prompt,
             arrival=self._let_in - 1,
             max_len=max_len,
+            end_tokens=self._end_tokens,
         )
         self._tokens[sequence.id] = visit.tokens
         reading = self._cost.prefill_seconds(visit.prompt_tokens, 0)
@@ -165,7 +168,9 @@ class Replica:
             live.reading = 0.0
         if outcome.drawn:
             self._record.drew_first(live.visit.index, now)
-        return (outcome.prompt_done or bool(outcome.drawn)) and not outcome.sequence.draws
+        return (outcome.prompt_done or bool(outcome.drawn)) and len(outcome.sequence) == len(
+            live.visit.tokens
+        )
 
     def _coast(self, now: float, until: float) -> float:
         """Take steps that end before `until` and do nothing but draw; returns when the last of them ends."""

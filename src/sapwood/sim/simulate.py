@@ -9,7 +9,8 @@ their times, arrivals before what ends at the same moment; whoever is idle jumps
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from sapwood.routing import Router, Ticket
 from sapwood.sim.contents import Contents
@@ -38,7 +39,8 @@ def simulate(
 class Simulation:
     """One run; `coasting` as in `Replica`.
 
-    `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0.
+    `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0. `asked`
+    are the most tokens that each answer might have had, where that is more than it has; not to be had with coasting.
     """
 
     def __init__(
@@ -50,15 +52,18 @@ class Simulation:
         *,
         coasting: bool = True,
         pauses: Iterable[float] = (),
+        asked: Sequence[int] | None = None,
     ) -> None:
         self.record = Record(trace, setup, cost.name)
         self.replicas = [
-            Replica(number, setup, cost, self.record, coasting=coasting) for number in range(setup.replicas)
+            Replica(number, setup, cost, self.record, coasting=coasting and asked is None)
+            for number in range(setup.replicas)
         ]
         self._trace = trace
         self._contents = Contents(trace)
         self._progress = progress
         self._pauses = iter(pauses)
+        self._asked = asked
         self._router: Router | None = None if setup.router is None else setup.router()
         self._tickets: dict[int, Ticket] = {}
         self._events: list[tuple[float, int]] = []
@@ -84,6 +89,8 @@ class Simulation:
     def _arrive(self, index: int) -> None:
         now = float(self._trace.arrivals[index])
         visit = self._contents.visit(index)
+        if self._asked is not None:
+            visit = replace(visit, asked_tokens=self._asked[index])
         number = self._route(visit, now)
         self.record.routed(index, number)
         self.replicas[number].arrive(visit)

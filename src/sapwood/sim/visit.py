@@ -16,6 +16,8 @@ class Visit:
     namespace: Namespace
     tokens: Tokens
     prompt_tokens: int
+    asked_tokens: int | None = None
+    """Most tokens that its answer might have had, where they were more than it has; what is guessed depends on it."""
 
     @property
     def prompt(self) -> Tokens:
