@@ -47,7 +47,7 @@ KINDS: tuple[Sequence[Any], ...] = (
         {"steps": 0, "began": [1.0], "ended": [None]},
     ],
 )
-JUNK = (
+JUNK: tuple[Any, ...] = (
     None,
     True,
     -1,
