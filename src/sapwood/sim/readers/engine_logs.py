@@ -145,14 +145,15 @@ def _take_sglang_json(calls: dict[str, _Call], line: str) -> None:
     call = calls.setdefault(str(fields.get("rid")), _Call(seconds_of(fields.get("timestamp"))))
     asked, answered = _object(fields.get("obj")), _object(fields.get("out"))
     if isinstance(ids := asked.get("input_ids"), list):
-        call.cut |= "..." in ids
-        call.ids = ids
+        call.ids = _whole(ids)
+        call.cut |= len(call.ids) < len(ids)  # "..." stands for what was cut.
     if isinstance(text := asked.get("text"), str):
         call.text = text
-    call.reply_text = str(answered.get("text") or call.reply_text)
+    if isinstance(said := answered.get("text"), str):
+        call.reply_text = said
     call.reply_ids = _whole(answered.get("output_ids")) or call.reply_ids
     count = _object(answered.get("meta_info")).get("completion_tokens")
-    call.output_tokens = count if type(count) is int else call.output_tokens
+    call.output_tokens = count if type(count) is int and 0 <= count < 2**31 else call.output_tokens
 
 
 def _trace(source: Source, calls: Mapping[str, _Call], tokenize: Tokenize, hint: str) -> Trace:
@@ -206,4 +207,6 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _whole(value: Any) -> list[int]:
-    return value if isinstance(value, list) and all(type(each) is int for each in value) else []
+    """A list of token ids, or nothing."""
+    fits = isinstance(value, list) and all(type(each) is int and 0 <= each < 2**31 for each in value)
+    return value if fits else []

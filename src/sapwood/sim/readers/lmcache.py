@@ -19,7 +19,7 @@ def read_lmcache(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
         if not len(prompt):
             empty += 1
             continue
-        session = builder.session(row.fields.get("session_id"))
+        session = builder.session(None if (key := row.fields.get("session_id")) is None else str(key))
         builder.add_tokens(row.real("timestamp") / 1e6, prompt, reply, len(reply), session)
     if tokenize is text_bytes:
         builder.notes.append("a token is a byte: no tokenizer was named")

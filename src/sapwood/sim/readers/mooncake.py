@@ -41,7 +41,11 @@ class _Asked:
         at = row.real("timestamp") if "timestamp" in fields else float(order)
         reply = row.array("output_hash_ids") if "output_hash_ids" in fields else ()
         output = row.whole("output_length", 0) if "output_length" in fields else 0
-        return cls(row, at, row.whole("input_length", 1), output, row.array("hash_ids"), reply)
+        blocks = row.array("hash_ids")
+        for name, ids in (("hash_ids", blocks), ("output_hash_ids", reply)):
+            if not {type(id) for id in ids} <= {int, str}:
+                raise row.fault(name, "a list of whole numbers or texts")
+        return cls(row, at, row.whole("input_length", 1), output, blocks, reply)
 
     def fits(self, unit: int) -> bool:
         return len(self.blocks) in (self.prompt // unit, -(-self.prompt // unit))
@@ -115,8 +119,8 @@ def _request(builder: TraceBuilder, one: _Asked, arrival: float) -> TraceRequest
 
 def _chats(asked: Sequence[_Asked]) -> list[int]:
     """By the first of each chain of `parent_chat_id`."""
-    roots: dict[object, int] = {}
+    roots: dict[str, int] = {}
     for index, one in enumerate(asked):
-        fields = one.row.fields
-        roots[fields["chat_id"]] = roots.get(fields.get("parent_chat_id"), index)
-    return [roots[one.row.fields["chat_id"]] for one in asked]
+        parent = str(one.row.fields.get("parent_chat_id"))
+        roots[str(one.row.whole("chat_id", 0))] = roots.get(parent, index)
+    return [roots[str(one.row.fields["chat_id"])] for one in asked]

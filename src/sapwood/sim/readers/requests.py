@@ -186,7 +186,7 @@ def _output_count(fields: Mapping[str, Any], answer: Any) -> int | None:
     for usage in usages:
         for name in _OUTPUT_COUNTS:
             count = usage.get(name) if isinstance(usage, Mapping) else None
-            if type(count) is int and count >= 0:
+            if type(count) is int and 0 <= count < 2**31:
                 return count
     return None
 

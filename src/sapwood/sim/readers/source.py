@@ -15,6 +15,8 @@ from typing import IO, Any
 from sapwood.errors import UsageError
 
 _LONGEST_SHOWN = 60
+_MOST = 2**62
+"""No count of anything here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Row:
 
     def whole(self, name: str, least: int) -> int:
         value = self.fields.get(name)
-        if type(value) is not int or value < least:
+        if type(value) is not int or not least <= value < _MOST:
             raise self.fault(name, f"a whole number of at least {least}")
         return value
 

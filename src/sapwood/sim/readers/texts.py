@@ -28,7 +28,10 @@ def text_of(body: Mapping[str, Any]) -> str:
     messages = body.get("messages", body.get("input", ()))
     if isinstance(messages, str):
         messages = ({"role": "user", "content": messages},)
-    parts += [_message_text(message) for message in messages]
+    parts += [
+        _message_text(message)
+        for message in (messages if isinstance(messages, list | tuple) else (messages,))
+    ]
     return "".join(parts) + "assistant\n"
 
 

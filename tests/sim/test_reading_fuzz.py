@@ -1,0 +1,91 @@
+"""Damaged traces of every kind are read or refused, never met with another error."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.errors import UsageError
+from sapwood.sim.reading import read_trace
+
+CALL = {"t": 0, "model": "m", "in": 64, "out": 1, "hash_ids": [1]}
+MESSAGE = {"role": "user", "content": [{"text": "x"}], "tool_calls": [1]}
+ANSWER = {"choices": [{"message": {"content": "a"}}], "usage": {"completion_tokens": 3}}
+BLOCKS = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 7], "output_hash_ids": [3]}
+KINDS: tuple[Sequence[Any], ...] = (
+    [{**BLOCKS, "chat_id": 1, "parent_chat_id": 0, "block_size": 512}],
+    [{"id": "t", "block_size": 64, "requests": [{"t": 0, "type": "subagent", "requests": [CALL]}, CALL]}],
+    [{"timestamp": 1, "input": "hi", "output": "x", "session_id": "s"}],
+    [{"timestamp": 1, "messages": [MESSAGE], "tools": [1], "response": ANSWER, "tags": {}, "model": "m"}],
+    [{"request_body": '{"prompt": "x"}', "response_body": "{}", "token_ids": [1, 2], "status": "ok"}],
+    [
+        {
+            "event": "request.received",
+            "rid": "r",
+            "obj": {"text": "x", "input_ids": [1]},
+            "out": {"output_ids": [1], "text": "a", "meta_info": {"completion_tokens": 2}},
+        }
+    ],
+    [
+        {"capture": "sapwood", "version": 1, "began_at": 1.0},
+        {
+            "request": "a",
+            "order": 0,
+            "arrival": 1.0,
+            "step": 0,
+            "started_step": 0,
+            "ended_step": 2,
+            "prompt": [1],
+            "outputs": [[2]],
+            "reused": 0,
+        },
+        {"steps": 0, "began": [1.0], "ended": [None]},
+    ],
+)
+JUNK: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    "x",
+    "",
+    [],
+    [None],
+    {},
+    {"a": 1},
+    [1],
+    ["x"],
+    10**30,
+    float("nan"),
+    [[1]],
+    "{",
+    [-3],
+)
+
+
+def damaged(value: Any, dice: random.Random) -> Any:
+    if dice.random() < 0.12:
+        return dice.choice(JUNK)
+    if isinstance(value, dict):
+        return {name: damaged(each, dice) for name, each in value.items() if dice.random() > 0.05}
+    return [damaged(each, dice) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+def test_damage_is_told_or_does_no_harm(kind: int, tmp_path: Path) -> None:
+    path, read = tmp_path / "trace", 0
+    for seed in range(150):
+        dice = random.Random(seed)
+        text = "\n".join(json.dumps(damaged(row, dice)) for row in KINDS[kind])
+        path.write_text(text if dice.random() > 0.1 else text[: dice.randrange(len(text) + 1)])
+        try:
+            read += len(read_trace(path)) > 0
+        except UsageError:
+            continue
+    assert 0 < read < 150
