@@ -51,7 +51,7 @@ class Leaky:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self.spec, self.logits = decoder.spec, decoder.logits
+        self.spec, self.logits, self.ops = decoder.spec, decoder.logits, decoder.ops
 
     def forward(self, tokens: Any, spans: Any, kv: Any) -> Any:
         hidden = self._decoder.forward(tokens, spans, kv)

@@ -159,7 +159,7 @@ class Sick:
 
     def __init__(self, decoder: Decoder, token: int) -> None:
         self._decoder, self._token = decoder, token
-        self.spec, self.logits = decoder.spec, decoder.logits
+        self.spec, self.logits, self.ops = decoder.spec, decoder.logits, decoder.ops
         self.sick = True
 
     def forward(self, tokens: Any, spans: Any, kv: Any) -> Any:
