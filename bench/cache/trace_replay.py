@@ -7,74 +7,52 @@ prompt tokens; a partial last block counts with the tokens it has, and can be hi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
-from sapwood.cache import Namespace, PrefixCache
-from sapwood.config import CacheConfig, EvictionName
+import numpy as np
+
+from sapwood.config import EvictionName
+from sapwood.sim import CurvePoint, Trace, curves
 
 from ..document import tell
 from ..rows import Goal, Measure, Row
 from ..sizes import Size, sized
 from ..stats import Pair
-from ..traces import BLOCK_TOKENS, BUNDLED, Trace, load_trace
-from .optimum import optimal_hits
+from ..traces import BUNDLED, load_trace
 
-POLICIES: Sequence[EvictionName] = get_args(EvictionName)
+POLICIES: Sequence[str] = (*get_args(EvictionName), "optimum")
 MILLION = 1_000_000
+_QUICK_REQUESTS = 400
 _ABOVE = 1.001
-_SPACE = Namespace("trace")
 
 
 def rows(size: Size, files: Sequence[Path] = BUNDLED) -> Iterator[Row]:
-    millions = sized(size, quick=(0.25,), normal=(1.0, 2.0, 4.0, 8.0))
+    capacities = sized(size, quick=(MILLION // 4,), normal=(MILLION, 2 * MILLION, 4 * MILLION, 8 * MILLION))
     for file in files:
         trace = load_trace(file)
         if size == "quick":
-            trace = trace.first(400)
-        for capacity in millions:
-            yield from _capacity_rows(trace, capacity)
+            trace = trace.where(np.arange(len(trace)) < _QUICK_REQUESTS)
+        points = curves(trace, capacities, POLICIES, progress=lambda text: tell(f"cache: {text}"))
+        by_capacity = sorted(points, key=lambda point: point.capacity_tokens)
+        for _, each in groupby(by_capacity, key=lambda point: point.capacity_tokens):
+            yield from _capacity_rows(trace, list(each))
 
 
-def hits_by_policy(trace: Trace, capacity_blocks: int) -> Mapping[EvictionName, int]:
-    """Prompt tokens that each policy finds cached."""
-    hits: dict[EvictionName, int] = {}
-    for policy in POLICIES:
-        tell(f"cache: {trace.name} trace, {capacity_blocks:,} blocks, {policy}")
-        hits[policy] = replay(trace, capacity_blocks, policy)
-    return hits
-
-
-def replay(trace: Trace, capacity_blocks: int, policy: EvictionName) -> int:
-    """Prompt tokens found cached. A request longer than the cache is computed without it."""
-    cache = PrefixCache(capacity_blocks, CacheConfig(page_size=1, eviction_policy=policy))
-    hits = 0
-    for request in trace.requests:
-        if len(request.blocks) > capacity_blocks:
-            continue
-        cache.advance(request.at)
-        lease = cache.lease(_SPACE, request.blocks)
-        hits += request.tokens_in(lease.matched)
-        cache.grow(lease, len(request.blocks))
-        cache.commit(lease, request.blocks)
-        cache.release(lease)
-    return hits
-
-
-def _capacity_rows(trace: Trace, millions: float) -> Iterator[Row]:
-    capacity = int(millions * MILLION) // BLOCK_TOKENS
-    hits, best = hits_by_policy(trace, capacity), optimal_hits(trace, capacity)
-    for name, found in (*hits.items(), ("optimum", best)):
+def _capacity_rows(trace: Trace, points: Sequence[CurvePoint]) -> Iterator[Row]:
+    found = {point.policy: point for point in points}
+    lru, best = found["lru"], found["optimum"]
+    for name, point in found.items():
         if name == "lru":
             continue
-        measure = Measure("hit rate", "of tokens", "higher", _goal(name, millions), counted=True)
-        pair = Pair(found / trace.prompt_tokens, hits["lru"] / trace.prompt_tokens)
-        way = _percent_of_the_way(found, hits["lru"], best)
+        millions = point.capacity_tokens / MILLION
+        way = _percent_of_the_way(point.reused_tokens, lru.reused_tokens, best.reused_tokens)
         yield Row(
             f"{trace.name} trace, {millions:g}M tokens, {name}",
-            measure,
-            [pair],
+            Measure("hit rate", "of tokens", "higher", _goal(name, millions), counted=True),
+            [Pair(point.hit_rate, lru.hit_rate)],
             against="lru",
             detail={"% of the way from lru to the optimum": way},
             remark=f"{way:.1f} % of the way to the optimum",

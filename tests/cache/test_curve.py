@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import get_args
 
 import numpy as np
 import pytest
-from bench.traces import BLOCK_TOKENS, BUNDLED, load_trace
+from bench.traces import BUNDLED, load_trace
 from numpy.typing import NDArray
 
 from cache.helpers import NS, OTHER, joined, span
@@ -216,7 +217,8 @@ def test_after_a_flush_nothing_is_found() -> None:
 
 
 _MEMORY = 2_000_000
-_PARTS = BLOCK_TOKENS // STRETCH_TOKENS
+_BLOCK_TOKENS = 512
+_PARTS = _BLOCK_TOKENS // STRETCH_TOKENS
 
 
 @pytest.mark.parametrize("policy", sorted({"lru", "default"} & set(get_args(EvictionName))))
@@ -226,7 +228,7 @@ def test_on_real_traffic_a_sixteenth_of_it_tells_within_3_points(policy: Evictio
     # A trace has names for blocks of 512 tokens; here a token stands for a stretch, and a block has 8 of them.
     curve = HitRateCurve(_MEMORY // STRETCH_TOKENS, config, stretch_tokens=1)
     assert curve.rate < 1 / 15
-    blocks = _MEMORY / BLOCK_TOKENS
+    blocks = _MEMORY / _BLOCK_TOKENS
     replays = [Replay(round(blocks * times), config, blocks * max(TIMES)) for times in TIMES]
     worst = 0.0
     for number, (whole, parts) in enumerate(trace_visits(4_000), 1):
@@ -247,10 +249,10 @@ def differences(curve: HitRateCurve, replays: Sequence[Replay]) -> list[float]:
 def trace_visits(count: int) -> list[tuple[Visit, Visit]]:
     """Each request of the conversation trace in blocks, and in stretches."""
     visits = []
-    for request in load_trace(BUNDLED[0]).first(count).requests:
-        blocks = request.blocks
+    for request in islice(load_trace(BUNDLED[0]), count):
+        blocks, at = request.names, request.arrival
         parts = (blocks[:, None] * _PARTS + np.arange(_PARTS)).astype(np.int32).ravel()
         # The last block is a partial one, so nobody can reuse it, and none of its stretches.
         asked = (len(blocks) - 1) * _PARTS + 1
-        visits.append((Visit(blocks, len(blocks), request.at), Visit(parts, asked, request.at)))
+        visits.append((Visit(blocks, len(blocks), at), Visit(parts, asked, at)))
     return visits

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.cache import Namespace, PrefixCache
@@ -16,6 +16,7 @@ from sim.small import trace_of, traces
 
 
 @given(traces(), st.integers(1, 3))
+@settings(deadline=None)
 def test_whole_pages_are_found_as_the_real_cache_finds_them(trace: Trace, per_page: int) -> None:
     """With room for all, so that the pages that a tail takes for a while are not missed elsewhere."""
     paged = in_pages(trace, per_page * trace.unit_tokens)
