@@ -78,7 +78,7 @@ def _cards(report: Report) -> Iterator[str]:
         (str(design.replicas), f"× {machine.hardware}"),
         (words.gigabytes(machine.gigabytes(design.capacity_tokens)), "of KV per replica"),
         (words.seconds(outcome.ttft_p95), "TTFT p95"),
-        (words.percent(outcome.hit_rate), "hit rate as simulated"),
+        (words.percent(outcome.hit_rate), "hit rate"),
         (design.eviction_policy, "eviction policy"),
         (design.schedule_policy, "order of the queue"),
         (str(design.page_size), f"token{'s' * (design.page_size > 1)} per page, {design.prefix_index} index"),

@@ -57,12 +57,14 @@ class Machine:
 class Point:
     """Attributes:
     hit_rate: by replay of the whole trace.
+    cost: of reading a million prompt tokens, without what is reused; None where nobody said what an hour costs.
     outcome: by simulation of the timed requests; None where nothing was simulated.
     """
 
     capacity_tokens: int
     hit_rate: float
     outcome: Outcome | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
