@@ -85,7 +85,6 @@ def test_without_a_verb_the_help_is_talk_and_wrong_usage(capsys: Out) -> None:
         (["serve", "--port"], "--port needs a value"),
         (["sevre"], "there is no command 'sevre'; did you mean serve?"),
         (["qqq"], "there are serve, run, chat, pull, bench, plan"),
-        (["plan"], "there is nothing to plan\n\nhint: sapwood plan --reproduce"),
         (["plan", "--seeds", "3"], "--seeds goes with --reproduce"),
         (["plan", "--any-seeds"], "--any-seeds goes with --reproduce"),
         (["plan", "--reproduce", "--seeds", "0"], "--seeds is 0"),
