@@ -97,18 +97,33 @@ def _cards(report: Report) -> Iterator[str]:
 
 def _curves(report: Report) -> Iterator[str]:
     yield "<h2>What memory brings</h2>"
-    yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum", "knee"]))}</p>'
+    yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum"]))}</p>'
     yield curve_plot(report)
     first = report.curves.lines[0]
     optimum, gains = report.curves.optimum, words.Gains.of(report)
+    priced = report.machine.price_per_hour is not None
     lines = [*([optimum] if optimum else []), *report.curves.lines]
-    header = ["memory", "tokens", *(line.policy for line in lines), f"points per {gains.unit}"]
+    header = [
+        "memory",
+        "tokens",
+        *(line.policy for line in lines),
+        f"points per {gains.unit}",
+        *(["price per 1M"] if priced else []),
+    ]
     rows = []
     for k, point in enumerate(first.points):
         gain = gains.points(report.curves.gains[k]) if k < len(report.curves.gains) else ""
         size = words.gigabytes(report.machine.gigabytes(point.capacity_tokens))
         rates = [f"{100 * line.points[k].hit_rate:.1f}" for line in lines]
-        rows.append([size, f"{point.capacity_tokens:,}", *rates, gain])
+        rows.append(
+            [
+                size,
+                f"{point.capacity_tokens:,}",
+                *rates,
+                gain,
+                *([f"{point.cost:.3g}"] if point.cost is not None else []),
+            ]
+        )
     knees = {knee.capacity_tokens for knee in report.curves.knees}
     here = [k for k, point in enumerate(first.points) if point.capacity_tokens in knees]
     yield from _table(header, rows, here)
