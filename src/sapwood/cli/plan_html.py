@@ -63,10 +63,11 @@ def _answer(report: Report) -> Iterator[str]:
         verdict = '<b class="good">met</b>' if met else '<b class="bad">not met</b>'
         yield f'<p class="soft">Goals: {escape(words.goals(report.goals, report.machine))}: {verdict}</p>'
     traffic = report.traffic
+    times = f" Times: {report.machine.cost}." if report.timed else ""
     yield (
         f'<p class="soft">{traffic.requests:,} requests in {words.seconds(traffic.seconds)}, '
         f"{words.tokens(traffic.prompt_tokens)} prompt tokens (mean {traffic.prompt_tokens / traffic.requests:,.0f}), "
-        f"{words.tokens(traffic.output_tokens)} output tokens. Times: {escape(report.machine.cost)}.</p>"
+        f"{words.tokens(traffic.output_tokens)} output tokens.{escape(times)}</p>"
     )
 
 

@@ -40,6 +40,8 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
         "axes.spines.top": False,
         "axes.spines.right": False,
         "xtick.color": SOFT,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
         "ytick.color": SOFT,
         "grid.color": RULE,
         "grid.linewidth": 0.6,
