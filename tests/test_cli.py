@@ -179,7 +179,7 @@ def test_every_policy_is_offered_and_taken(capsys: Out) -> None:
     assert err.endswith(f"{known}\n")
 
 
-@pytest.mark.parametrize("verb", [[], ["serve"], ["run"], ["chat"], ["pull"], ["bench"]])
+@pytest.mark.parametrize("verb", [[], ["serve"], ["run"], ["chat"], ["pull"], ["bench"], ["plan"]])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_asked_for_in_both_ways(verb: list[str], flag: str, capsys: Out) -> None:
     assert main([*verb, flag]) == 0

@@ -40,7 +40,7 @@ def plan(
     trace: Annotated[
         str | None,
         typer.Argument(
-            help="Requests, in any of the formats that docs/plan.md lists.",
+            help="Requests, in any of the formats that docs/capture.md lists.",
             metavar="[TRACE]",
             show_default=False,
             parser=filled("TRACE"),

@@ -63,10 +63,11 @@ def _answer(report: Report) -> Iterator[str]:
         verdict = '<b class="good">met</b>' if met else '<b class="bad">not met</b>'
         yield f'<p class="soft">Goals: {escape(words.goals(report.goals, report.machine))}: {verdict}</p>'
     traffic = report.traffic
+    times = f" Times: {report.machine.cost}." if report.timed else ""
     yield (
         f'<p class="soft">{traffic.requests:,} requests in {words.seconds(traffic.seconds)}, '
         f"{words.tokens(traffic.prompt_tokens)} prompt tokens (mean {traffic.prompt_tokens / traffic.requests:,.0f}), "
-        f"{words.tokens(traffic.output_tokens)} output tokens. Times: {escape(report.machine.cost)}.</p>"
+        f"{words.tokens(traffic.output_tokens)} output tokens.{escape(times)}</p>"
     )
 
 
@@ -78,7 +79,7 @@ def _cards(report: Report) -> Iterator[str]:
         (str(design.replicas), f"× {machine.hardware}"),
         (words.gigabytes(machine.gigabytes(design.capacity_tokens)), "of KV per replica"),
         (words.seconds(outcome.ttft_p95), "TTFT p95"),
-        (words.percent(outcome.hit_rate), "hit rate as simulated"),
+        (words.percent(outcome.hit_rate), "hit rate"),
         (design.eviction_policy, "eviction policy"),
         (design.schedule_policy, "order of the queue"),
         (str(design.page_size), f"token{'s' * (design.page_size > 1)} per page, {design.prefix_index} index"),
@@ -97,18 +98,33 @@ def _cards(report: Report) -> Iterator[str]:
 
 def _curves(report: Report) -> Iterator[str]:
     yield "<h2>What memory brings</h2>"
-    yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum", "knee"]))}</p>'
+    yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum"]))}</p>'
     yield curve_plot(report)
     first = report.curves.lines[0]
     optimum, gains = report.curves.optimum, words.Gains.of(report)
+    priced = report.machine.price_per_hour is not None
     lines = [*([optimum] if optimum else []), *report.curves.lines]
-    header = ["memory", "tokens", *(line.policy for line in lines), f"points per {gains.unit}"]
+    header = [
+        "memory",
+        "tokens",
+        *(line.policy for line in lines),
+        f"points per {gains.unit}",
+        *(["price per 1M"] if priced else []),
+    ]
     rows = []
     for k, point in enumerate(first.points):
         gain = gains.points(report.curves.gains[k]) if k < len(report.curves.gains) else ""
         size = words.gigabytes(report.machine.gigabytes(point.capacity_tokens))
         rates = [f"{100 * line.points[k].hit_rate:.1f}" for line in lines]
-        rows.append([size, f"{point.capacity_tokens:,}", *rates, gain])
+        rows.append(
+            [
+                size,
+                f"{point.capacity_tokens:,}",
+                *rates,
+                gain,
+                *([f"{point.cost:.3g}"] if point.cost is not None else []),
+            ]
+        )
     knees = {knee.capacity_tokens for knee in report.curves.knees}
     here = [k for k, point in enumerate(first.points) if point.capacity_tokens in knees]
     yield from _table(header, rows, here)

@@ -42,6 +42,7 @@ def _rows(line: Line, machine: Machine) -> list[Json]:
             "capacity_bytes": round(point.capacity_tokens * machine.kv_bytes),
             "hit_rate": point.hit_rate,
             "weighting": "token",
+            "cost_per_million_prompt_tokens": point.cost,
             **(_times(point.outcome) if point.outcome else {"ttft_p50_ms": None, "ttft_p95_ms": None}),
         }
         for point in line.points

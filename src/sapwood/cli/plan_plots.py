@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +14,8 @@ from sapwood.cli.plan_report import Line, Report
 from sapwood.errors import UsageError
 from sapwood.sim import Outcome
 
+APART = 1.9
+"""Sizes that are named on the axis are so many times as large as the one before, at least."""
 INK, SOFT, RULE, OPTIMUM, PAGE = "#010203", "#020304", "#030405", "#040506", "#0d0e0f"
 LINES = ("#050607", "#060708", "#070809", "#08090a", "#090a0b", "#0a0b0c", "#0b0c0d", "#0c0d0e")
 _VARIABLES: Mapping[str, str] = MappingProxyType(
@@ -38,6 +40,8 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
         "axes.spines.top": False,
         "axes.spines.right": False,
         "xtick.color": SOFT,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
         "ytick.color": SOFT,
         "grid.color": RULE,
         "grid.linewidth": 0.6,
@@ -79,7 +83,7 @@ def _curve(axes: Any, report: Report) -> None:
         _note(axes, "plan" if report.plan else "what-ifs", (total, 4), (4, 0))
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xticks(_xy(report, curves.lines[0])[0])
+    axes.set_xticks(_apart(_xy(report, curves.lines[0])[0]))
     axes.xaxis.set_major_formatter(lambda value, _: words.gigabytes(value))
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
@@ -91,6 +95,15 @@ def _curve(axes: Any, report: Report) -> None:
 def _xy(report: Report, line: Line) -> tuple[list[float], list[float]]:
     sizes = [report.machine.gigabytes(point.capacity_tokens) for point in line.points]
     return sizes, [100 * point.hit_rate for point in line.points]
+
+
+def _apart(sizes: Sequence[float]) -> list[float]:
+    """Those of which the names do not run into each other."""
+    kept: list[float] = []
+    for size in sizes:
+        if not kept or size >= APART * kept[-1]:
+            kept.append(size)
+    return kept
 
 
 def _ttft(axes: Any, outcomes: Mapping[str, Outcome], goal: float | None) -> None:

@@ -58,11 +58,13 @@ class Point:
     """Attributes:
     hit_rate: by replay of the whole trace.
     outcome: by simulation of the timed requests; None where nothing was simulated.
+    cost: of reading a million prompt tokens, but for what is reused; None where nobody said what an hour costs.
     """
 
     capacity_tokens: int
     hit_rate: float
     outcome: Outcome | None = None
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +139,4 @@ class Report:
 
     def meaning(self, names: Sequence[str]) -> str:
         """The definitions of these, one after another."""
-        return " ".join(self.definitions[name] for name in names if name in self.definitions)
+        return ". ".join(f"{name}: {self.definitions[name]}" for name in names if name in self.definitions)

@@ -16,10 +16,12 @@ from sapwood.sim import (
     CurvePoint,
     FlopCost,
     LruStack,
+    Prices,
     Progress,
     Segments,
     Trace,
     capacities_up_to,
+    cost_per_million,
     curves,
     knees,
     steps,
@@ -92,18 +94,38 @@ class Study:
         policies = self.ask.policies or SHOWN
         names = [*policies, "optimum"]
         points = curves(
-            self.trace, self.capacities, names, config=self.cache, workers=self.ask.workers, progress=progress
+            self.trace,
+            self.capacities,
+            names,
+            config=self.cache,
+            cost=None if self._prices is None else self.cost,
+            workers=self.ask.workers,
+            progress=progress,
         )
         by_policy = {name: [point for point in points if point.policy == name] for name in names}
         first = by_policy[policies[0]]
         gains = [100 * step.rate_per_gb for step in steps(first, round(self.ask.kv_bytes))]
         bends = knees([point.capacity_tokens for point in first], [point.hit_rate for point in first])
         return Curves(
-            tuple(_line(by_policy[name]) for name in policies),
-            _line(by_policy["optimum"]),
+            tuple(self._line(by_policy[name]) for name in policies),
+            self._line(by_policy["optimum"]),
             tuple(_knee(first, at, gains) for at in bends),
             tuple(gains),
         )
+
+    @property
+    def _prices(self) -> Prices | None:
+        """Memory comes with the device."""
+        price = self.ask.hardware.price_per_hour
+        return None if price is None else Prices(price, 0.0)
+
+    def _line(self, points: Sequence[CurvePoint]) -> Line:
+        return Line(points[0].policy, tuple(self._point(point) for point in points))
+
+    def _point(self, point: CurvePoint) -> Point:
+        prices, kv_bytes = self._prices, round(self.ask.kv_bytes)
+        cost = None if prices is None else cost_per_million(point, prices, kv_bytes, 0.0)
+        return Point(point.capacity_tokens, point.hit_rate, cost=cost)
 
     def _traffic(self) -> Traffic:
         trace = self.trace
@@ -133,12 +155,17 @@ class Study:
         )
 
     def _words(self) -> Mapping[str, str]:
-        return {
+        told = {
             "hit rate": f"{Counting().text()}; weighted by tokens; {len(self.trace):,} requests replayed one after "
             "another from an empty cache; memory is that of all replicas together, as one pool",
             "optimum": "the same under clairvoyant eviction, which no policy can exceed",
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
+        if self._prices is not None:
+            told["per 1M"] = (
+                "the price of computing a million prompt tokens but for those reused, decoding left out"
+            )
+        return told
 
 
 def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:
@@ -151,10 +178,6 @@ def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:
     if not kept.any():
         raise UsageError(f"{trace.name} has no requests", hint="is it the right file?")
     return trace if kept.all() else trace.where(kept)
-
-
-def _line(points: Sequence[CurvePoint]) -> Line:
-    return Line(points[0].policy, tuple(Point(point.capacity_tokens, point.hit_rate) for point in points))
 
 
 def _knee(points: Sequence[CurvePoint], at: int, gains: Sequence[float]) -> Knee:

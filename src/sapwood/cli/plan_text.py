@@ -54,6 +54,7 @@ def _curves(report: Report) -> Iterator[str]:
         "optimum",
         *(line.policy for line in curves.lines),
         f"points per {gains.unit}",
+        "per 1M",
         "TTFT p50",
         "p95",
         "",
@@ -68,6 +69,7 @@ def _curves(report: Report) -> Iterator[str]:
                 f"{point.capacity_tokens:,}",
                 *rates,
                 gain,
+                "" if point.cost is None else f"{point.cost:.3g}",
                 *_times(point.outcome),
                 _remark(report, point),
             ]

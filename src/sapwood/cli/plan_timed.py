@@ -15,6 +15,7 @@ from sapwood.sim import (
     Case,
     Design,
     Goals,
+    Judge,
     Outcome,
     Planner,
     Progress,
@@ -22,6 +23,7 @@ from sapwood.sim import (
     SimulatingJudge,
     Space,
     Trace,
+    WholeRates,
     capacities_up_to,
     sensitivity,
     what_ifs,
@@ -118,12 +120,20 @@ class TimedStudy:
         price = self.study.ask.hardware.price_per_hour
         return Planner(goals, self._space(), self._judge(), price, self.progress)
 
-    def _judge(self) -> SimulatingJudge:
+    def _judge(self) -> Judge:
         study, ask = self.study, self.study.ask
         scheduler = SchedulerConfig(
             chunk_tokens=ask.chunk_tokens, max_running=ask.max_running, speculate="off"
         )
-        return SimulatingJudge(self.trace, study.cost, study.cache, scheduler, ask.workers, self.progress)
+        judge = SimulatingJudge(self.trace, study.cost, study.cache, scheduler, ask.workers, self.progress)
+        if self._whole:
+            return judge
+        return WholeRates(judge, study.trace, self.trace, study.cache, ask.workers, self.progress)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether all of the trace is simulated."""
+        return len(self.trace) == len(self.study.trace)
 
     def _space(self) -> Space:
         study, ask = self.study, self.study.ask
@@ -147,17 +157,29 @@ class TimedStudy:
         return Timed(len(trace), span, ask.chunk_tokens, ask.max_running)
 
     def _words(self) -> Mapping[str, str]:
-        ask, count, all_of_them = self.study.ask, len(self.trace), len(self.study.trace)
-        part = "all requests" if count == all_of_them else f"the first {count:,} requests of {all_of_them:,}"
+        ask = self.study.ask
+        part = (
+            "all requests"
+            if self._whole
+            else f"the first {len(self.trace):,} requests of {len(self.study.trace):,}"
+        )
         return {
             "TTFT": f"from arrival to first token, simulated over {part} from empty caches, with the scheduler that "
             f"serves ({ask.chunk_tokens:,} tokens a step, {ask.max_running} running); what is refused never gets one",
             "TPOT": "time per further token of a reply, mean of each request",
-            "hit rate as simulated": f"prompt tokens reused / prompt tokens over {part}; the last token of a prompt "
-            "never counts, and what is still being computed by others is not reused",
+            "hit rate of a design": self._hit_rate(),
             "busiest": "tokens computed by the busiest replica over the mean of all",
             "times": f"from {self.study.cost.name}: a formula, not a measurement",
         }
+
+    def _hit_rate(self) -> str:
+        counted = "prompt tokens reused / prompt tokens, the last token of a prompt never"
+        if self._whole:
+            return f"{counted}; simulated from empty caches"
+        return (
+            f"{counted}; replayed over the whole trace in the memory of all replicas as one pool, less what the "
+            f"simulation of the first {len(self.trace):,} requests falls short of such a replay of them"
+        )
 
 
 def goals_of(study: Study) -> Goals:

@@ -25,7 +25,8 @@ from sapwood.sim.space import Space, capacities_up_to
 from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
-from sapwood.sim.worth import steps
+from sapwood.sim.whole_rates import WholeRates
+from sapwood.sim.worth import Prices, cost_per_million, steps
 
 __all__ = [
     "Case",
@@ -44,6 +45,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Planner",
+    "Prices",
     "Progress",
     "Rate",
     "Row",
@@ -59,7 +61,9 @@ __all__ = [
     "Trace",
     "TraceRequest",
     "WhatIf",
+    "WholeRates",
     "capacities_up_to",
+    "cost_per_million",
     "curves",
     "hardware_named",
     "knees",
