@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -106,8 +107,13 @@ def test_our_own_does_not_store_what_is_longer_than_it() -> None:
     assert (cache.match(blocks(1)), cache.match(blocks(2, 3, 4))) == (1, 0)
 
 
-@pytest.mark.parametrize("cache", [ListingCache(None), ListingCache(100), LeafFirst(100)], ids=str)
-def test_adapters_share_nothing(cache: BlockCache) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ListingCache(None), lambda: ListingCache(100), lambda: LeafFirst(100)],
+    ids=["endless", "listing", "leaf-first"],
+)
+def test_adapters_share_nothing(make: Callable[[], BlockCache]) -> None:
+    cache = make()
     cache.insert(blocks(1, 2, scope=0))
     assert (cache.match(blocks(1, 2, scope=0)), cache.match(blocks(1, 2, scope=1))) == (2, 0)
 
