@@ -15,6 +15,7 @@ from sapwood.chat import Detokenizer
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import Engine
 from sapwood.engine.build import load_tokenizer, model_facts
+from sapwood.engine.loop import STATS_SECONDS
 from sapwood.model import ModelRunner, load_model
 from sapwood.types import Event, Finished, Request, SamplingParams
 
@@ -27,7 +28,7 @@ OWN_TOKENS = 8
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Microseconds of one step. `kernels` is a part of `run`."""
+    """Microseconds of one step. `kernels` is a part of `run`; of `stats`, which is due now and then, a step's share."""
 
     schedule: float
     run: float
@@ -152,7 +153,8 @@ class Stage:
         self._engine.stats()
         at.append(time.perf_counter())
         schedule, run, apply, stats = (1e6 * float(each) for each in np.diff(at))
-        return StepTimes(schedule, run, apply, stats, 1e6 * self._clock.seconds)
+        counted = min(1.0, (at[3] - at[0]) / STATS_SECONDS)
+        return StepTimes(schedule, run, apply, counted * stats, 1e6 * self._clock.seconds)
 
 
 def _ends(event: Event) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sapwood.cli.plan_report import Curves, Knee, Line, Machine, Point, Report, Timed, Traffic
+from sapwood.cli.plan_report import Ceiling, Curves, Knee, Line, Machine, Point, Report, Timed, Traffic
 from sapwood.sim.design import Case, Design
 from sapwood.sim.goals import Goals
 from sapwood.sim.planner import Planner
@@ -13,8 +13,9 @@ from sim.planning import NEED, FormulaJudge, hit_rate_of, outcome_of
 MACHINE = Machine("llama", "h100", "F(n, m) of llama on h100 at 50% MFU", 131_072.0, 400_000, 2.5)
 SIZES = (6_250, 12_500, 25_000, 50_000, NEED, 2 * NEED)
 SPACE = Space(SIZES[:5], most_replicas=64)
+CEILINGS = (Ceiling("token", "of all tokens", 0.8), Ceiling("block", "of all <blocks>", 0.75))
 TRAFFIC = Traffic(
-    "chat.jsonl", 4000, 3600.0, 5_000_000, 800_000, 512, 400, NEED, 0.8, ("replies are <not> named",)
+    "chat.jsonl", 4000, 3600.0, 5_000_000, 800_000, 512, 400, NEED, CEILINGS, ("replies are <not> named",)
 )
 DEFINITIONS = {
     "hit rate": "reused prompt tokens / prompt tokens",

@@ -13,7 +13,7 @@ from sapwood.cli.plan_ask import ROUTINGS, Amount, Ask, Budget
 from sapwood.config import EvictionName
 from sapwood.errors import UsageError
 from sapwood.routing import RouterName
-from sapwood.sim import hardware_named, shape_named
+from sapwood.sim import FlopCost, hardware_named, shape_named
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,14 @@ def test_the_routers_are_those_of_the_room() -> None:
     assert get_args(RouterName) == ROUTINGS
 
 
+def ask_for(model: str) -> Ask:
+    shape, hardware = shape_named(model), hardware_named("h100")
+    return Ask(Path("x"), shape, hardware, FlopCost(shape, hardware))
+
+
 def test_kv_has_the_room_that_weights_leave() -> None:
-    ask = Ask(Path("x"), shape_named("llama-3-8b"), hardware_named("h100"))
+    ask = ask_for("llama-3-8b")
     assert ask.kv_bytes == 131_072
     assert ask.most_tokens == int((80e9 - 2 * 8_030_261_248) / 131_072)
     with pytest.raises(UsageError, match="141 GB; h100 has 80 GB"):
-        _ = Ask(Path("x"), shape_named("llama-3-70b"), hardware_named("h100")).most_tokens
+        _ = ask_for("llama-3-70b").most_tokens

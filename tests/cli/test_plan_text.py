@@ -31,5 +31,11 @@ def test_what_was_not_asked_is_left_out() -> None:
     assert "traffic +20 %" in text
 
 
+def test_a_hit_rate_is_told_by_several_definitions() -> None:
+    lines = as_text(report()).splitlines()
+    at = lines.index("Hit rate with unlimited memory, by what is counted (all figures above: the first)")
+    assert lines[at + 1 : at + 3] == [" 80.0 %  token: of all tokens", " 75.0 %  block: of all <blocks>"]
+
+
 def test_lines_fit_a_wide_terminal() -> None:
     assert max(len(line) for line in as_text(report(Goals(ttft_p95=4.0, hit_rate=0.5))).splitlines()) <= 120

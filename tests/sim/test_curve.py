@@ -5,8 +5,8 @@ import pytest
 
 from sapwood.config import CacheConfig
 from sapwood.errors import UsageError
-from sapwood.sim.counting import Counting
 from sapwood.sim.curve import POLICIES, CurvePoint, curves, policy_config
+from sapwood.sim.rates import TOKEN, Definition
 from sapwood.sim.replay import replay
 from sim.small import UNIT, trace_of
 
@@ -38,7 +38,7 @@ def test_every_policy_at_every_capacity_is_what_a_replay_finds() -> None:
             assert point.refused == 0
             continue
         real = replay(TRACE, point.capacity_tokens, policy_config(point.policy, CacheConfig()))
-        assert point.reused_tokens == Counting().reused_tokens(TRACE, real.matched).sum()
+        assert point.reused_tokens == TOKEN.reused_tokens(TRACE, real.matched).sum()
         assert point.refused == real.refused.sum()
 
 
@@ -62,8 +62,8 @@ def test_two_processes_find_what_one_does() -> None:
 
 
 def test_a_definition_changes_what_counts() -> None:
-    (all_of_it,) = curves(TRACE, [400], ("lru",))
-    (but_last,) = curves(TRACE, [400], ("lru",), counting=Counting(last_token=False))
+    (all_of_it,) = curves(TRACE, [400], ("lru",), definition=Definition(last=True))
+    (but_last,) = curves(TRACE, [400], ("lru",))
     repeats = replay(TRACE, 400, CacheConfig(eviction_policy="lru")).matched == np.diff(TRACE.offsets)
     assert all_of_it.reused_tokens - but_last.reused_tokens == repeats.sum() > 0
 

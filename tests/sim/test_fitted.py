@@ -47,7 +47,7 @@ def test_no_term_is_negative_and_noise_is_told() -> None:
     found = fit("noise", noisy)
     assert min(found.fixed, found.token, found.pair, found.draw) >= 0
     assert 0.1 < found.error < 0.5
-    assert "60 measurements, mean error" in found.describe()
+    assert "60 measurements, mean error" in found.name
 
 
 def test_nobody_non_negative_explains_them_better() -> None:
@@ -89,7 +89,7 @@ def test_our_own_bench_gives_a_cost_model() -> None:
     for each in seen:
         assert cost.predicted(each) == pytest.approx(each.seconds, rel=0.25)
     assert cost.prefill_seconds(2000, 1999) < 0.01 * cost.prefill_seconds(2000, 0)
-    assert "smollm2-135m" in cost.describe()
+    assert "smollm2-135m" in cost.name
 
 
 def test_decoding_that_guessed_is_left_out() -> None:

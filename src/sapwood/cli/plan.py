@@ -160,6 +160,15 @@ def plan(
             parser=size("--bandwidth"),
         ),
     ] = None,
+    times: Annotated[
+        str | None,
+        typer.Option(
+            "--times",
+            metavar="formula|FILE",
+            help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
+            parser=filled("--times"),
+        ),
+    ] = None,
     memory: Annotated[
         int | None,
         typer.Option(
@@ -258,6 +267,7 @@ def plan(
         "--peak": peak,
         "--mfu": mfu,
         "--bandwidth": bandwidth,
+        "--times": times,
         "--memory": memory,
         "--price": price,
         "--chunk-tokens": chunk_tokens,
@@ -276,7 +286,7 @@ def plan(
 
         return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, as_json=json)
     from sapwood.cli.plan_trace import plan_trace
-    from sapwood.sim import shape_named
+    from sapwood.sim import FORMULA, cost_from, shape_named
 
     values = {
         "capacities": None if capacity is None else amounts("--capacity")(capacity),
@@ -285,10 +295,13 @@ def plan(
         "max_running": max_running,
         "budget": budget,
     }
+    model = shape_named(model_shape or MODEL)
+    replica = _hardware(hardware or HARDWARE, peak, mfu, bandwidth, memory, price)
     ask = Ask(
         Path(trace or ""),
-        shape_named(model_shape or MODEL),
-        _hardware(hardware or HARDWARE, peak, mfu, bandwidth, memory, price),
+        model,
+        replica,
+        cost_from(times or FORMULA, model, replica),
         replicas=replicas,
         page_size=page_size,
         schedule_policy=schedule_policy,

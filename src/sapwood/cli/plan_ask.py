@@ -15,7 +15,7 @@ from sapwood.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from sapwood.routing import RouterName
-    from sapwood.sim import Hardware, ModelShape
+    from sapwood.sim import CostModel, Hardware, ModelShape
 
 CHUNK_TOKENS, MAX_RUNNING = 2048, 256
 """Of a replica's scheduler: accelerators take more at once than the CPUs that `sapwood serve` has its defaults for."""
@@ -61,6 +61,7 @@ class Ask:
     path: Path
     model: ModelShape
     hardware: Hardware
+    cost: CostModel
     capacities: tuple[Amount, ...] = ()
     policies: tuple[EvictionName, ...] = ()
     replicas: int | None = None

@@ -210,6 +210,9 @@ def _definitions(report: Report) -> Iterator[str]:
     yield "<h2>What the numbers mean</h2>\n<dl>"
     for name, meaning in report.definitions.items():
         yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
+    for ceiling in report.traffic.ceilings:
+        name = f"{words.percent(ceiling.hit_rate)} with unlimited memory, by {ceiling.name}"
+        yield f"<dt>{escape(name)}</dt><dd>{escape(ceiling.text)}</dd>"
     for note in report.traffic.notes:
         yield f"<dt>note</dt><dd>{escape(note)}</dd>"
     yield f"</dl>\n<footer><p>Made by <code>{escape(report.command)}</code></p></footer>"

@@ -21,7 +21,7 @@ def as_json(report: Report) -> Json:
         "optimum": _rows(report.curves.optimum, machine) if report.curves.optimum else [],
         "knees": [asdict(knee) for knee in report.curves.knees],
         "gain_points_per_gb": list(report.curves.gains),
-        "trace": asdict(report.traffic),
+        "trace": {**asdict(report.traffic), "ceiling": report.traffic.ceiling},
         "machine": asdict(machine),
         "timed": None if report.timed is None else asdict(report.timed),
         "goals": asdict(report.goals),

@@ -9,13 +9,22 @@ from sapwood.sim import Goals, Outcome, Plan, Row, Shift, WhatIf
 
 
 @dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Hit rate without any limit to memory, and what it counts, in a few words and in one line."""
+
+    name: str
+    text: str
+    hit_rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
     """What was asked, for people.
 
     Attributes:
         seconds: between the first arrival and the last.
         stored_tokens: of different blocks: memory beyond it is of no use.
-        ceiling: hit rate without any limit to memory.
+        ceilings: by several definitions; the first is the one that all other hit rates have.
         notes: what a reader left out or made up.
     """
 
@@ -27,8 +36,12 @@ class Traffic:
     unit_tokens: int
     sessions: int
     stored_tokens: int
-    ceiling: float
+    ceilings: tuple[Ceiling, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def ceiling(self) -> float:
+        return self.ceilings[0].hit_rate
 
 
 @dataclass(frozen=True, slots=True)

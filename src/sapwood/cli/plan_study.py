@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sapwood.cli.plan_ask import Ask
-from sapwood.cli.plan_report import Curves, Knee, Line, Machine, Point, Report, Traffic
+from sapwood.cli.plan_report import Ceiling, Curves, Knee, Line, Machine, Point, Report, Traffic
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import UsageError
 from sapwood.sim import (
-    Counting,
+    CostModel,
     CurvePoint,
-    FlopCost,
-    LruStack,
+    Definition,
     Prices,
     Progress,
     Segments,
@@ -23,12 +22,22 @@ from sapwood.sim import (
     capacities_up_to,
     cost_per_million,
     curves,
+    in_pages,
     knees,
     steps,
+    unbounded_rates,
 )
 
 SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
 """Policies whose curves are drawn where nobody asks for others."""
+COUNTED = (
+    Definition(),
+    Definition(tail=False),
+    Definition("block"),
+    Definition("request"),
+    Definition(replies=False),
+)
+"""Definitions of a hit rate by which published ones differ, each shown; the first is that of all other figures."""
 SIZES = 10
 """Capacities where nobody asks for others, each twice the one before."""
 
@@ -48,8 +57,8 @@ class Study:
         return cls(ask, trace, Segments.of(trace))
 
     @property
-    def cost(self) -> FlopCost:
-        return FlopCost(self.ask.model, self.ask.hardware)
+    def cost(self) -> CostModel:
+        return self.ask.cost
 
     @property
     def cache(self) -> CacheConfig:
@@ -73,7 +82,7 @@ class Study:
     @property
     def capacities(self) -> list[int]:
         """Total tokens, ascending, whole blocks: those asked for, or some up to all that can be stored."""
-        unit, most = self.trace.unit_tokens, self.ask.most_tokens
+        unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self.ask.most_tokens
         given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
         if not given:
             given = [*capacities_up_to(self.stored_tokens, unit, SIZES)]
@@ -94,7 +103,7 @@ class Study:
         policies = self.ask.policies or SHOWN
         names = [*policies, "optimum"]
         points = curves(
-            self.trace,
+            self._in_pages,
             self.capacities,
             names,
             config=self.cache,
@@ -114,6 +123,12 @@ class Study:
         )
 
     @property
+    def _in_pages(self) -> Trace:
+        """What can be shared with pages of the size asked for."""
+        size = self.ask.page_size or 1
+        return in_pages(self.trace, size) if size > self.trace.unit_tokens else self.trace
+
+    @property
     def _prices(self) -> Prices | None:
         """Memory comes with the device."""
         price = self.ask.hardware.price_per_hour
@@ -129,7 +144,6 @@ class Study:
 
     def _traffic(self) -> Traffic:
         trace = self.trace
-        everything = LruStack(trace, self.segments).matched(self.stored_tokens + self.longest_tokens)
         return Traffic(
             trace.name,
             len(trace),
@@ -139,7 +153,10 @@ class Study:
             trace.unit_tokens,
             len(np.unique(trace.sessions)),
             self.stored_tokens,
-            float(Counting().reused_tokens(trace, everything).sum() / trace.prompt_tokens.sum()),
+            tuple(
+                Ceiling(rate.definition.name, rate.definition.text, rate.value)
+                for rate in unbounded_rates(trace, COUNTED)
+            ),
             trace.notes,
         )
 
@@ -156,7 +173,7 @@ class Study:
 
     def _words(self) -> Mapping[str, str]:
         told = {
-            "hit rate": f"{Counting().text()}; weighted by tokens; {len(self.trace):,} requests replayed one after "
+            "hit rate": f"{COUNTED[0].text}; {len(self.trace):,} requests replayed one after "
             "another from an empty cache; memory is that of all replicas together, as one pool",
             "optimum": "the same under clairvoyant eviction, which no policy can exceed",
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",

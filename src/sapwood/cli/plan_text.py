@@ -13,7 +13,7 @@ from sapwood.sim import Outcome, Shift, WhatIf
 
 def as_text(report: Report) -> str:
     """Ends with a newline."""
-    parts = (_answer, _traffic, _curves, _plot, _what_ifs, _shifts, _definitions)
+    parts = (_answer, _traffic, _curves, _plot, _what_ifs, _shifts, _ceilings, _definitions)
     sections = ["\n".join(lines) for part in parts if (lines := list(part(report)))]
     return "\n\n".join(sections) + "\n"
 
@@ -152,6 +152,12 @@ def shift_name(each: Shift) -> str:
     if each.traffic != 1:
         return f"traffic {100 * (each.traffic - 1):+.0f} %"
     return f"speed {100 * (each.speed - 1):+.0f} %"
+
+
+def _ceilings(report: Report) -> Iterator[str]:
+    yield "Hit rate with unlimited memory, by what is counted (all figures above: the first)"
+    for ceiling in report.traffic.ceilings:
+        yield from _wrapped(f"{words.percent(ceiling.hit_rate):>7}  {ceiling.name}: {ceiling.text}")
 
 
 def _definitions(report: Report) -> Iterator[str]:

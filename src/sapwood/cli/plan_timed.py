@@ -169,7 +169,7 @@ class TimedStudy:
             "TPOT": "time per further token of a reply, mean of each request",
             "hit rate of a design": self._hit_rate(),
             "busiest": "tokens computed by the busiest replica over the mean of all",
-            "times": f"from {self.study.cost.name}: a formula, not a measurement",
+            "times": f"from {self.study.cost.name}",
         }
 
     def _hit_rate(self) -> str:

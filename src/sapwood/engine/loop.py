@@ -21,7 +21,7 @@ from sapwood.cache import Flushed
 from sapwood.engine.capture import NoCapture, Witness
 from sapwood.engine.commands import Abort, Add, Call, Command, Stop
 from sapwood.engine.engine import Engine
-from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post
+from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post, Visit
 from sapwood.engine.pinning import PinReport, check_pin, pin_prompt, report
 from sapwood.engine.publishing import publish
 from sapwood.engine.stats import EngineStats
@@ -34,19 +34,8 @@ _T = TypeVar("_T")
 _STALLED_SECONDS = 0.05
 """How long to wait for a command when requests are there but none of them can be run."""
 
-_STATS_SECONDS = 0.1
+STATS_SECONDS = 0.1
 """How old the counts may get while answers only grow: taking them costs as much as scheduling a step."""
-
-
-class _Visit:
-    """How far a caller has read the answer to one request."""
-
-    def __init__(self) -> None:
-        self.over = False
-
-    def open(self, mail: list[Event]) -> list[Event]:
-        self.over = isinstance(mail[-1], Finished)
-        return mail
 
 
 class EngineLoop:
@@ -95,7 +84,7 @@ class EngineLoop:
     def stats(self) -> EngineStats:
         """As of the end of a step: of the last one in which a request began or ended, or a later one. Never waits.
 
-        While answers only grow they are at most _STATS_SECONDS and a step old.
+        While answers only grow they are at most STATS_SECONDS and a step old.
         """
         return self._stats
 
@@ -178,11 +167,11 @@ class EngineLoop:
     # ---- callers' side -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _visit(self, request: Request, mailbox: Mailbox) -> Iterator[_Visit]:
+    def _visit(self, request: Request, mailbox: Mailbox) -> Iterator[Visit]:
         """Submit a request; whoever leaves before its end has aborted it."""
         # Checked here, in the caller's thread and at once, not only after the running step.
         self._send(Add(self._engine.limits.admit(request), mailbox, self._clock()))
-        visit = _Visit()
+        visit = Visit()
         try:
             yield visit
         except SapwoodError:
@@ -260,7 +249,7 @@ class EngineLoop:
         ):
             self._engine.tally.step[part].observe(seconds)
         if self._news or applied >= self._stats_due or not all(map(_grows, events)):
-            self._stats_due, self._news = applied + _STATS_SECONDS, False
+            self._stats_due, self._news = applied + STATS_SECONDS, False
             self._publish(events)
         else:
             self._hand_out(events)

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Protocol
 
 from sapwood.errors import SapwoodError
-from sapwood.types import Event
+from sapwood.types import Event, Finished
 
 Mail = list[Event] | SapwoodError
 """Events of one step, or why there will be no more."""
@@ -87,6 +87,17 @@ class BlockingMailbox:
     def get(self) -> list[Event]:
         """Raises the error that was put."""
         return _opened(self._queue.get())
+
+
+class Visit:
+    """How far a caller has read the answer to one request."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def open(self, mail: list[Event]) -> list[Event]:
+        self.over = isinstance(mail[-1], Finished)
+        return mail
 
 
 def _opened(mail: Mail) -> list[Event]:

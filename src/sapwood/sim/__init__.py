@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood.sim.cost import CostModel, StepShape
-from sapwood.sim.counting import Counting
+from sapwood.sim.cost_source import FORMULA, cost_from
 from sapwood.sim.curve import CurvePoint, curves
 from sapwood.sim.design import Case, Design, Judge, Outcome, Row
 from sapwood.sim.flops import FlopCost
@@ -12,9 +12,10 @@ from sapwood.sim.hardware import Hardware, hardware_named
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
 from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.pages import in_pages
 from sapwood.sim.planner import Plan, Planner
 from sapwood.sim.progress import Progress
-from sapwood.sim.rates import Definition, Rate
+from sapwood.sim.rates import Definition, Rate, unbounded_rates
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.run import Figure, Run
@@ -29,9 +30,9 @@ from sapwood.sim.whole_rates import WholeRates
 from sapwood.sim.worth import Prices, cost_per_million, steps
 
 __all__ = [
+    "FORMULA",
     "Case",
     "CostModel",
-    "Counting",
     "CurvePoint",
     "Definition",
     "Design",
@@ -63,9 +64,11 @@ __all__ = [
     "WhatIf",
     "WholeRates",
     "capacities_up_to",
+    "cost_from",
     "cost_per_million",
     "curves",
     "hardware_named",
+    "in_pages",
     "knees",
     "read_trace",
     "sensitivity",
@@ -73,5 +76,6 @@ __all__ = [
     "simulate",
     "steps",
     "text_bytes",
+    "unbounded_rates",
     "what_ifs",
 ]

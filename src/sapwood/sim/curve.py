@@ -20,8 +20,8 @@ from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import UsageError
 from sapwood.sim.capacity import fits, units_of
 from sapwood.sim.cost import CostModel
-from sapwood.sim.counting import Counting
 from sapwood.sim.optimum import Optimum
+from sapwood.sim.rates import TOKEN, Definition
 from sapwood.sim.replay import replay
 from sapwood.sim.segments import Segments
 from sapwood.sim.stack import LruStack
@@ -64,7 +64,7 @@ class _Sweep:
     """What all jobs share."""
 
     config: CacheConfig
-    counting: Counting
+    definition: Definition
     cost: CostModel | None
 
 
@@ -80,7 +80,7 @@ def curves(
     policies: Sequence[PolicyName] = POLICIES,
     *,
     config: CacheConfig | None = None,
-    counting: Counting | None = None,
+    definition: Definition = TOKEN,
     cost: CostModel | None = None,
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
@@ -88,6 +88,7 @@ def curves(
     """A point for each policy and, in it, each capacity in tokens, in the order given.
 
     Args:
+        definition: of what counts, by tokens and with replies.
         config: what is not varied; its index, eviction policy and page size are not used (`in_pages` does pages).
         cost: can be pickled where there are several workers.
         workers, progress: see `in_parallel`.
@@ -100,7 +101,7 @@ def curves(
     for capacity in capacities:
         units_of(trace, capacity)
     jobs = _jobs(policies, capacities)
-    sweep = _Sweep(config or CacheConfig(), counting or Counting(), cost)
+    sweep = _Sweep(config or CacheConfig(), definition, cost)
     run = partial(in_parallel, jobs=jobs, workers=workers, progress=progress, what="replaying")
     if processes(jobs, workers) == 1:
         results = run(partial(_points, trace, sweep))
@@ -157,13 +158,13 @@ def policy_config(policy: PolicyName, config: CacheConfig) -> CacheConfig:
 def _point(
     trace: Trace, policy: PolicyName, capacity: int, matched: NDArray[np.int64], sweep: _Sweep
 ) -> CurvePoint:
-    reused = sweep.counting.reused_tokens(trace, matched)
+    reused = sweep.definition.reused_tokens(trace, matched)
     served = len(trace) if policy == "optimum" else int(fits(trace, units_of(trace, capacity)).sum())
     return CurvePoint(
         policy,
         capacity,
         int(reused.sum()),
-        int(trace.prompt_tokens.sum()),
+        int(sweep.definition.prompt_tokens(trace).sum()),
         len(trace) - served,
         None if sweep.cost is None else _prefill_seconds(sweep.cost, trace, reused),
     )

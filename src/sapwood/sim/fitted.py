@@ -76,7 +76,7 @@ def pairs_of(shape: StepShape) -> int:
 class FittedCost:
     """Implements CostModel. Coefficients in seconds; `error`: mean of the relative errors of what it was fitted to."""
 
-    name: str
+    source: str
     fixed: float
     token: float
     pair: float
@@ -103,15 +103,16 @@ class FittedCost:
             + self.draw * steps.draws
         )
 
-    def describe(self) -> str:
-        """One line for people."""
+    @property
+    def name(self) -> str:
+        """With the coefficients, and how well they fit."""
         error = (
             f"mean error {self.error:.1%}"
             if self.measurements > len(TERMS)
             else "no more than terms: no error is known"
         )
         return (
-            f"{self.name}: {self.fixed * 1e3:.3g} ms a step, {self.token * 1e6:.3g} µs a token, "
+            f"{self.source}: {self.fixed * 1e3:.3g} ms a step, {self.token * 1e6:.3g} µs a token, "
             f"{self.pair * 1e9:.3g} ns a pair of tokens, {self.draw * 1e6:.3g} µs a draw; "
             f"{self.measurements} measurements, {error}"
         )

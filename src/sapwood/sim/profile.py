@@ -64,6 +64,11 @@ class LayerProfile:
         )
 
 
+def is_profile(prefix: str | Path) -> bool:
+    """Whether the three files of a profile are to be expected there."""
+    return any(Path(f"{prefix}_dense.csv{packed}").exists() for packed in ("", ".gz"))
+
+
 class ProfileCost:
     """Implements CostModel. Args: `blocks`: transformer blocks of the model, each of which was measured once."""
 

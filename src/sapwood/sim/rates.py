@@ -7,7 +7,7 @@ a hit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -66,6 +66,21 @@ class Definition:
             f" a prompt's last token {last}"
         )
 
+    def reused_tokens(self, trace: Trace, found: Counts) -> Counts:
+        """int64 [n], of each prompt. `found` int64 [n]: of each request the leading names that were there as it came.
+
+        Names beyond the prompt's are not counted. Where the replay stored replies or did not, this must say so.
+        """
+        unit, limit = trace.unit_tokens, _limit(self, trace)
+        if self.tail:
+            return np.minimum(_found(trace, found) * unit, limit)
+        return np.minimum(_found(trace, found), limit // unit) * unit
+
+    def prompt_tokens(self, trace: Trace) -> Counts:
+        """int64 [n], of each prompt those of which some may count as reused."""
+        unit = trace.unit_tokens
+        return trace.prompt_tokens if self.tail else trace.prompt_tokens // unit * unit
+
 
 TOKEN = Definition()
 """What is meant where nothing else is said: what an engine with pages of one token reports."""
@@ -97,27 +112,25 @@ class Rate:
 
 
 def rate(definition: Definition, trace: Trace, found: Counts) -> Rate:
-    """Of a replay. `found` int64 [n]: of each request the leading names that were there as it came.
-
-    Names beyond the prompt's are not counted. Where the replay stored replies or did not, `definition` must say so.
-    """
+    """Of a replay. `found` as in `Definition.reused_tokens`."""
     if definition.weighting == "block":
         return Rate(
             definition,
             float(_hit_blocks(definition, trace, found).sum()),
             float(_of_blocks(definition, trace).sum()),
         )
-    hits, of = _hit_tokens(definition, trace, found), _of_tokens(definition, trace)
+    hits, of = definition.reused_tokens(trace, found), definition.prompt_tokens(trace)
     if definition.weighting == "token":
         return Rate(definition, float(hits.sum()), float(of.sum()))
     asked = of > 0
     return Rate(definition, float((hits[asked] / of[asked]).sum()), float(asked.sum()))
 
 
-def unbounded_rates(trace: Trace) -> tuple[Rate, ...]:
-    """Of a memory that never forgets: each of DEFINITIONS, in that order. The real cache is asked, of endless size."""
-    found = {replies: found_unbounded(trace, replies=replies) for replies in (True, False)}
-    return tuple(rate(definition, trace, found[definition.replies]) for definition in DEFINITIONS)
+def unbounded_rates(trace: Trace, definitions: Sequence[Definition] = DEFINITIONS) -> tuple[Rate, ...]:
+    """Of a memory that never forgets, in the order given. The real cache is asked, of endless size."""
+    asked = {definition.replies for definition in definitions}
+    found = {replies: found_unbounded(trace, replies=replies) for replies in asked}
+    return tuple(rate(definition, trace, found[definition.replies]) for definition in definitions)
 
 
 def prompt_names(trace: Trace) -> Counts:
@@ -154,18 +167,6 @@ def _limit(definition: Definition, trace: Trace) -> Counts:
 
 def _found(trace: Trace, found: Counts) -> Counts:
     return np.minimum(found, prompt_names(trace))
-
-
-def _hit_tokens(definition: Definition, trace: Trace, found: Counts) -> Counts:
-    unit, limit = trace.unit_tokens, _limit(definition, trace)
-    if definition.tail:
-        return np.minimum(_found(trace, found) * unit, limit)
-    return np.minimum(_found(trace, found), limit // unit) * unit
-
-
-def _of_tokens(definition: Definition, trace: Trace) -> Counts:
-    unit = trace.unit_tokens
-    return trace.prompt_tokens if definition.tail else trace.prompt_tokens // unit * unit
 
 
 def _hit_blocks(definition: Definition, trace: Trace, found: Counts) -> Counts:

@@ -19,7 +19,7 @@ class Replay:
     """What became of each request of a trace.
 
     Attributes:
-        matched: int64 [n], blocks found cached of prompt and reply; `Counting` makes prompt tokens of them.
+        matched: int64 [n], blocks found cached of prompt and reply; `Definition` makes prompt tokens of them.
         refused: bool [n], those with more blocks than the cache: they find nothing and disturb nothing.
         evicted: blocks given up in all.
     """

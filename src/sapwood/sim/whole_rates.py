@@ -13,14 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from sapwood.config import CacheConfig, EvictionName
-from sapwood.sim.counting import Counting
 from sapwood.sim.curve import curves
 from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.progress import Progress
 from sapwood.sim.trace import Trace
-
-COUNTING = Counting(last_token=False)
-"""As an engine counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,6 @@ class WholeRates:
                 sizes,
                 [policy],
                 config=self.cache,
-                counting=COUNTING,
                 workers=self.workers,
                 progress=self.progress,
             )

@@ -1,0 +1,51 @@
+"""Times by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sapwood.errors import UsageError
+from sapwood.sim.cost import StepShape
+from sapwood.sim.cost_source import cost_from
+from sapwood.sim.flops import FlopCost
+from sapwood.sim.hardware import hardware_named
+from sapwood.sim.model_shape import shape_named
+from sapwood.sim.profile import LayerProfile, ProfileCost
+from sim.test_recorded import captured, crowd
+
+MODEL, HARDWARE = shape_named("llama-3-8b"), hardware_named("h100")
+PROFILE = Path(__file__).parent / "data" / "llmservingsim-vllm" / "RTX4090_Llama-3.1-8B_tp1"
+
+
+def test_the_formula_is_of_the_model_on_the_hardware() -> None:
+    assert cost_from("formula", MODEL, HARDWARE) == FlopCost(MODEL, HARDWARE)
+
+
+def test_a_profile_is_named_by_what_its_files_share() -> None:
+    shape = StepShape(np.array([100, 5]), np.array([1, 30]), 2)
+    expected = ProfileCost(LayerProfile.read(PROFILE), MODEL.layers).step_seconds(shape)
+    assert cost_from(str(PROFILE), MODEL, HARDWARE).step_seconds(shape) == expected > 0
+
+
+def test_a_capture_gives_the_pace_of_its_steps(tmp_path: Path) -> None:
+    captured(tmp_path / "run.jsonl", crowd(), "off")
+    cost = cost_from(str(tmp_path / "run.jsonl"), MODEL, HARDWARE)
+    assert cost.name.startswith("fitted to run.jsonl: ")
+    assert 0 < cost.step_seconds(StepShape(np.array([10]), np.array([1]), 1)) < 10
+    assert cost.prefill_seconds(480, 0) >= cost.prefill_seconds(48, 0)
+
+
+def test_what_says_nothing_of_times_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such file") as raised:
+        cost_from(str(tmp_path / "none"), MODEL, HARDWARE)
+    assert raised.value.hint is not None
+    assert "formula" in raised.value.hint
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(UsageError, match=r"empty\.jsonl"):
+        cost_from(str(tmp_path / "empty.jsonl"), MODEL, HARDWARE)
+    (tmp_path / "other.json").write_text("[]")
+    with pytest.raises(UsageError, match="no result of `sapwood bench serve`"):
+        cost_from(str(tmp_path / "other.json"), MODEL, HARDWARE)
