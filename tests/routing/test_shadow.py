@@ -257,8 +257,8 @@ def test_how_things_are_in_a_smaller_cache_is_told_as_if_it_were_so() -> None:
             each.settle(each.place(0, keys_of(path)), keys_of(path), 0.0)
     after.resize(0, 3 * BLOCK_TOKENS)
     paths: list[Prefix] = [(1, 2, 3), (4, 5), (6,)]
-    for path in paths:
-        sighting, then = shadow.look(keys_of(path)), after.look(keys_of(path))
+    for asked in paths:
+        sighting, then = shadow.look(keys_of(asked)), after.look(keys_of(asked))
         assert shadow.matched(sighting, 0, 3 * BLOCK_TOKENS) == after.matched(then, 0)
         assert shadow.lost(0, 2, sighting, 0.0, 3 * BLOCK_TOKENS) == after.lost(0, 2, then, 0.0) > 0.0
     assert shadow.held(0) == 5
