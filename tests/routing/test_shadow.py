@@ -261,6 +261,10 @@ def test_how_things_are_in_a_smaller_cache_is_told_as_if_it_were_so() -> None:
         sighting, then = shadow.look(keys_of(asked)), after.look(keys_of(asked))
         assert shadow.matched(sighting, 0, 3 * BLOCK_TOKENS) == after.matched(then, 0)
         assert shadow.lost(0, 2, sighting, 0.0, 3 * BLOCK_TOKENS) == after.lost(0, 2, then, 0.0) > 0.0
+    for each in (shadow, after):
+        each.place(0, keys_of((1, 2)))
+    assert after.matched(after.look(keys_of((1, 2, 3))), 0) == 2  # on its way, whatever the capacity
+    assert shadow.matched(shadow.look(keys_of((1, 2, 3))), 0, 3 * BLOCK_TOKENS) == 2
     assert shadow.held(0) == 5
 
 
