@@ -209,7 +209,8 @@ class Study:
         if self._rent is not None:
             told["per 1M"] = (
                 "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
-                "not reused keeps busy if that is more, for as long as the trace takes; decoding may need more"
+                "not reused (of refused requests too) keeps busy if that is more, for as long as the trace takes; "
+                "decoding may need more"
             )
         if self.demand.refused(self.capacities[0] // (self.ask.replicas or 1)):
             told["refused"] = (
