@@ -122,4 +122,5 @@ def test_a_trace_of_ones_own_is_replayed(capsys: pytest.CaptureFixture[str], tmp
     told = json.loads(capsys.readouterr().out)
     assert told["regime"]["traces"] == ["mine.jsonl"]
     optimum = told["rows"][-1]
-    assert (optimum["scenario"], optimum["ours"]) == ("mine trace, 0.25M tokens, optimum", 0.66667)
+    rate = round(2 * 599 / 1800, 5)  # the last token of a prompt is computed in any case
+    assert (optimum["scenario"], optimum["ours"]) == ("mine trace, 0.25M tokens, optimum", rate)
