@@ -102,7 +102,8 @@ def _curves(report: Report) -> Iterator[str]:
     yield curve_plot(report)
     first = report.curves.lines[0]
     optimum, gains = report.curves.optimum, words.Gains.of(report)
-    priced = report.machine.price_per_hour is not None
+    priced = any(point.cost is not None for point in first.points)
+    refused = any(point.refused for point in first.points)
     lines = [*([optimum] if optimum else []), *report.curves.lines]
     header = [
         "memory",
@@ -110,6 +111,7 @@ def _curves(report: Report) -> Iterator[str]:
         *(line.policy for line in lines),
         f"points per {gains.unit}",
         *(["price per 1M"] if priced else []),
+        *(["refused"] if refused else []),
     ]
     rows = []
     for k, point in enumerate(first.points):
@@ -123,6 +125,7 @@ def _curves(report: Report) -> Iterator[str]:
                 *rates,
                 gain,
                 *([f"{point.cost:.3g}"] if point.cost is not None else []),
+                *([words.refused(point.refused)] if refused else []),
             ]
         )
     knees = {knee.capacity_tokens for knee in report.curves.knees}
@@ -145,6 +148,7 @@ def _what_ifs(report: Report) -> Iterator[str]:
         "",
         "TPOT p50",
         "busiest",
+        "refused" if any(each.row.outcome.refused for each in report.what_ifs) else "",
         "goals" if report.goals.given else "",
     ]
     rows = [_what_if(each, longest, report.goals.given) for each in report.what_ifs]
@@ -156,11 +160,12 @@ def _what_if(each: WhatIf, longest: float, goals: bool) -> list[str]:
     share = min(1.0, outcome.ttft_p95 / longest)
     bar = f'<i class="{"good" if each.meets else "bad"}" style="width:{100 * share:.1f}%"></i>'
     return [
-        escape(each.change),
+        escape(words.change(each)),
         *_figures(outcome),
         bar,
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
+        words.refused(outcome.refused),
         _verdict(each.meets) if goals else "",
     ]
 
@@ -178,21 +183,21 @@ def _shifts(report: Report) -> Iterator[str]:
         return
     yield "<h2>If the world is other than assumed</h2>"
     yield '<p class="soft">The same design with other traffic, and on hardware other than the cost model says.</p>'
-    goals = report.goals.given
+    goals, sought = report.goals.given, report.goals.of_answers
     header = [
         "",
         "hit rate",
         "TTFT p50",
         "TTFT p95",
         "goals" if goals else "",
-        "replicas needed" if goals else "",
+        "replicas needed" if sought else "",
     ]
-    yield from _table(header, [_shift(each, goals) for each in report.shifts], raw=True)
+    yield from _table(header, [_shift(each, goals, sought) for each in report.shifts], raw=True)
 
 
-def _shift(each: Shift, goals: bool) -> list[str]:
+def _shift(each: Shift, goals: bool, sought: bool) -> list[str]:
     needed = str(each.replicas) if each.replicas else "none is enough"
-    told = [_verdict(each.meets), needed] if goals else ["", ""]
+    told = [_verdict(each.meets) if goals else "", needed if sought else ""]
     return [escape(shift_name(each)), *_figures(each.outcome), *told]
 
 
