@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,8 +157,17 @@ class Study:
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
                 for rate in unbounded_rates(trace, COUNTED)
             ),
-            trace.notes,
+            (*trace.notes, *self._warnings()),
         )
+
+    def _warnings(self) -> Iterator[str]:
+        ask = self.ask
+        yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
+        if ask.assumed:
+            yield (
+                f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
+                f"{' and '.join(ask.assumed)} as they were where it was measured"
+            )
 
     def _machine(self) -> Machine:
         ask, hardware = self.ask, self.ask.hardware
