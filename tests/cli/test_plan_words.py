@@ -9,7 +9,7 @@ import pytest
 from cli.plans import MACHINE, report
 from sapwood.cli import plan_words as words
 from sapwood.sim.design import Design, Outcome
-from sapwood.sim.goals import Goals
+from sapwood.sim.goals import Goals, Shortfall
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,11 @@ def test_a_setting_is_told_where_it_matters() -> None:
 def test_refusals_are_told() -> None:
     outcome = Outcome(10, 3, 0.5, 1.0, math.inf, math.inf, math.inf)
     assert words.outcome(outcome) == "TTFT p95 never, hit rate 50.0 %, 3 of 10 requests refused"
+
+
+def test_requests_that_go_unserved_are_a_shortfall() -> None:
+    short = Shortfall("requests served", 12_031, 11_202)
+    assert words.shortfall(short, MACHINE) == "11,202 requests can be served, not 12,031"
 
 
 def test_the_answer_is_the_plan_or_the_nearest_or_the_knee() -> None:

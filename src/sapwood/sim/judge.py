@@ -44,12 +44,14 @@ class SimulatingJudge:
 
     Attributes:
         cache, scheduler: what a design leaves open.
+        context: longest sequence that the model reads; None sets no limit.
     """
 
     trace: Trace
     cost: CostModel
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    context: int | None = None
     workers: int | None = None
     progress: Progress | None = None
 
@@ -86,7 +88,12 @@ class SimulatingJudge:
         )
         scheduler = replace(self.scheduler, schedule_policy=design.schedule_policy)
         return Setup(
-            design.capacity_tokens, cache, scheduler, design.replicas, router if design.replicas > 1 else None
+            design.capacity_tokens,
+            cache,
+            scheduler,
+            design.replicas,
+            router if design.replicas > 1 else None,
+            context=self.context,
         )
 
 
