@@ -169,8 +169,17 @@ class Study:
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
                 for rate in unbounded_rates(trace, COUNTED)
             ),
-            (*trace.notes, *self._refusals()),
+            (*trace.notes, *self._warnings(), *self._refusals()),
         )
+
+    def _warnings(self) -> Iterator[str]:
+        ask = self.ask
+        yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
+        if ask.assumed:
+            yield (
+                f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
+                f"{' and '.join(ask.assumed)} as they were where it was measured"
+            )
 
     def _refusals(self) -> Iterator[str]:
         """Of requests that no replica of this kind serves."""
