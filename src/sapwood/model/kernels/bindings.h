@@ -29,7 +29,8 @@ int cols(const M& m) { return static_cast<int>(m.shape(1)); }
 
 template <class M>
 ptrdiff_t stride(const M& m) {
-  require(m.shape(1) == 1 || m.stride(1) == 1, "rows must be contiguous");
+  // numpy gives an array without elements strides of 0.
+  require(m.shape(0) == 0 || m.shape(1) == 1 || m.stride(1) == 1, "rows must be contiguous");
   return static_cast<ptrdiff_t>(m.stride(0));
 }
 
