@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cli.plans import report
 from sapwood.cli.plan_text import as_text
 from sapwood.sim.goals import Goals
@@ -20,6 +22,18 @@ def test_each_row_of_the_curve_has_memory_rates_gain_and_times() -> None:
     [knee] = [line for line in as_text(report()).splitlines() if "← knee" in line]
     assert knee.split()[:9] == ["13.1", "GB", "100,000", "80.0", "76.0", "72.0", "64.0", "0", "4"]
     assert knee.endswith("  4 s   8 s  ← knee")
+
+
+def test_a_load_has_a_column_where_it_is_known() -> None:
+    known = report(Goals(ttft_p95=4.0))
+    assert not [line for line in as_text(known).splitlines() if " load" in line]
+    rows = tuple(
+        replace(each, row=replace(each.row, outcome=replace(each.row.outcome, load=0.25)))
+        for each in known.what_ifs
+    )
+    lines = as_text(replace(known, what_ifs=rows)).splitlines()
+    assert "p95  load  TPOT p50" in lines[lines.index("What if") + 1]
+    assert "25 %" in lines[lines.index("What if") + 2]
 
 
 def test_what_was_not_asked_is_left_out() -> None:

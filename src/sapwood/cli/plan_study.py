@@ -26,6 +26,7 @@ from sapwood.sim import (
     knees,
     steps,
     unbounded_rates,
+    with_replies,
 )
 
 SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
@@ -44,7 +45,7 @@ SIZES = 10
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One trace, cut as asked, and one kind of replica."""
+    """One trace, cut as asked, and one kind of replica. The segments are of all that is stored, replies too."""
 
     ask: Ask
     trace: Trace
@@ -54,7 +55,7 @@ class Study:
     def of(cls, ask: Ask, whole: Trace) -> Study:
         """Raises UsageError if nothing of the trace is left."""
         trace = cut(whole, ask.limit, ask.duration)
-        return cls(ask, trace, Segments.of(trace))
+        return cls(ask, trace, Segments.of(with_replies(trace)))
 
     @property
     def cost(self) -> CostModel:
@@ -174,8 +175,10 @@ class Study:
     def _words(self) -> Mapping[str, str]:
         told = {
             "hit rate": f"{COUNTED[0].text}; {len(self.trace):,} requests replayed one after "
-            "another from an empty cache; memory is that of all replicas together, as one pool",
-            "optimum": "the same under clairvoyant eviction, which no policy can exceed",
+            "another from an empty cache, in which replies without a name take room as well; memory is that of all "
+            "replicas together, as one pool",
+            "optimum": "the same under clairvoyant eviction, which no policy can exceed; who is running needs no room, "
+            "and nothing is refused",
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
         if self._prices is not None:

@@ -18,6 +18,7 @@ from sapwood.sim.progress import Progress
 from sapwood.sim.rates import Definition, Rate, unbounded_rates
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
+from sapwood.sim.replies import with_replies
 from sapwood.sim.run import Figure, Run
 from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
@@ -27,6 +28,7 @@ from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
 from sapwood.sim.whole_rates import WholeRates
+from sapwood.sim.window import Window, busiest
 from sapwood.sim.worth import Prices, cost_per_million, steps
 
 __all__ = [
@@ -63,6 +65,8 @@ __all__ = [
     "TraceRequest",
     "WhatIf",
     "WholeRates",
+    "Window",
+    "busiest",
     "capacities_up_to",
     "cost_from",
     "cost_per_million",
@@ -78,4 +82,5 @@ __all__ = [
     "text_bytes",
     "unbounded_rates",
     "what_ifs",
+    "with_replies",
 ]

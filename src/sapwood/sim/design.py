@@ -38,7 +38,7 @@ class Case:
     """A design, and how far the world differs from the trace and the cost model.
 
     Attributes:
-        traffic: the same requests, so many times as fast one after another.
+        traffic: so many times the users in the same time (`with_traffic`).
         speed: the hardware, so many times as fast as the cost model says.
     """
 
@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a simulation from an empty cache. Percentiles are over all requests; one refused never gets its token.
+    """Of a simulation. Percentiles are over all requests; one refused never gets its token.
 
     Attributes:
         hit_rate: reused prompt tokens / prompt tokens of what was not refused, 0 to 1.
@@ -58,6 +58,7 @@ class Outcome:
         tpot_p50, tpot_p95: seconds per further token of a reply; nan where no reply has two.
         queue_p95: seconds from arrival to the first step that worked on it.
         busiest: prompt tokens computed by the busiest replica over the mean of all; 1 is even.
+        load: work asked for over what all replicas can do in that time; from 1 on they fall behind; None: unknown.
         seconds: on the virtual clock, from the first arrival to the last token.
         ttfts: ascending seconds to the first token at the percentiles 0, 1, … 100.
     """
@@ -75,6 +76,7 @@ class Outcome:
     busiest: float = 1.0
     seconds: float = 0.0
     ttfts: tuple[float, ...] = field(default=(), repr=False)
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
