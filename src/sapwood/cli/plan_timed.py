@@ -187,7 +187,7 @@ class TimedStudy:
         if self._whole:
             return "all requests, from empty caches"
         return (
-            f"the {self.window.count:,} requests in a row, of {len(self.study.trace):,}, that bring the most new "
+            f"the {self.window.count:,} requests in a row, of {len(self.study.trace):,}, that ask for the most "
             f"tokens per second (from {words.seconds(self._timed().begins)} on), from caches that those before warmed"
         )
 

@@ -25,20 +25,20 @@ def new_tokens(trace: Trace) -> NDArray[np.int64]:
 
 
 def busiest(trace: Trace, work: NDArray[np.int64], limit: int) -> Window:
-    """Of the windows of so much work, the one that has the most new tokens per second; the first of several.
+    """Of the windows of so much work, the one that asks for the most tokens per second; the first of several.
 
-    `work` int64 [n], at least 1 of each request: ones for windows of `limit` requests. All of the trace, if it has no
-    more work than that.
+    Prompt and reply count, reused or not: what is reused depends on the design. `work` int64 [n], at least 1 of each
+    request: ones for windows of `limit` requests. All of the trace, if it has no more work than that.
     """
     done = np.concatenate(([0], np.cumsum(work)))
     if done[-1] <= limit:
         return Window(0, len(trace))
     first = np.arange(np.searchsorted(done, done[-1] - limit, "right"))
     end = np.maximum(np.searchsorted(done, done[first] + limit, "right") - 1, first + 1)
-    new = np.concatenate(([0], np.cumsum(new_tokens(trace))))
+    asked = np.concatenate(([0], np.cumsum(trace.prompt_tokens + trace.output_tokens)))
     arrivals = trace.arrivals
     gap = max(float(arrivals[-1] - arrivals[0]) / len(trace), 1e-3)
-    rates = (new[end] - new[first]) / (arrivals[end - 1] - arrivals[first] + gap)
+    rates = (asked[end] - asked[first]) / (arrivals[end - 1] - arrivals[first] + gap)
     best = int(np.argmax(rates))
     return Window(best, int(end[best]) - best)
 
