@@ -70,7 +70,11 @@ def test_values(read: Callable[[str], Callable[[Any], Any]], text: str, value: o
         (asked.amounts, "12z", "must be tokens, such as 100k"),
         (asked.amounts, "0", "at least 1"),
         (asked.amounts, "", "must be tokens"),
-        (asked.budget_of, "5x", "must be tokens"),
+        (asked.amounts, "64G", r"is '64G': of what\? It must be tokens"),
+        (asked.amounts, "100m", "of what"),
+        (asked.budget_of, "5x", "is '5x'; it must be money per hour, such as 20, or memory"),
+        (asked.budget_of, "100k", r"is '100k': of what\? It must be money per hour"),
+        (asked.budget_of, "64G", "of what"),
         (asked.share, "80", "between 0 and 1"),
         (asked.share, "nan", "between 0 and 1"),
         (asked.share, "most", "between 0 and 1"),
@@ -82,6 +86,12 @@ def test_values(read: Callable[[str], Callable[[Any], Any]], text: str, value: o
 def test_what_is_wrong_is_told(read: Callable[[str], Callable[[Any], Any]], text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read("--flag")(text)
+
+
+def test_who_leaves_the_bytes_out_is_shown_them() -> None:
+    with pytest.raises(UsageError) as caught:
+        asked.budget_of("--budget")("64G")
+    assert caught.value.hint == "if you mean bytes, write 64GB"
 
 
 def test_the_routers_are_those_of_the_room() -> None:

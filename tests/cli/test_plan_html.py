@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -84,6 +85,17 @@ def test_the_answer_is_read_first_and_every_part_is_there() -> None:
     ]
     assert places == sorted(places)
     assert "replies are &lt;not&gt; named" in html
+
+
+def test_what_is_refused_and_what_cannot_be_had_is_told_where_there_is_any() -> None:
+    whole = report(GOALS)
+    assert "refused" not in as_html(whole)
+    first, *others = whole.what_ifs
+    refusing = replace(first.row, outcome=replace(first.row.outcome, refused=1200))
+    html = as_html(replace(whole, what_ifs=(replace(first, row=refusing, held=False), *others)))
+    assert "<th>refused</th>" in html
+    assert "<td>1,200</td>" in html
+    assert "as planned (a replica has less)" in html
 
 
 def test_without_goals_it_shows_the_curve_alone() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cli.plans import report
+from cli.plans import MACHINE, report
+from sapwood.cli.plan_report import Machine
 from sapwood.cli.plan_text import as_text
 from sapwood.sim.goals import Goals
 
@@ -34,6 +35,33 @@ def test_a_load_has_a_column_where_it_is_known() -> None:
     lines = as_text(replace(known, what_ifs=rows)).splitlines()
     assert "p95  load  TPOT p50" in lines[lines.index("What if") + 1]
     assert "25 %" in lines[lines.index("What if") + 2]
+
+
+def test_what_is_refused_and_what_cannot_be_had_is_told_where_there_is_any() -> None:
+    whole = report(Goals(ttft_p95=4.0))
+    assert "refused" not in as_text(whole)
+    first, *others = whole.what_ifs
+    refusing = replace(first.row, outcome=replace(first.row.outcome, refused=1200, requests=4000))
+    marked = replace(first, row=refusing, held=False)
+    lines = as_text(replace(whole, what_ifs=(marked, *others))).splitlines()
+    [told] = [line for line in lines if line.strip().startswith("as planned (a replica has less)")]
+    assert told.split()[-2:] == ["1,200", "met"]
+
+
+def test_rows_say_what_the_replicas_hold() -> None:
+    def remarks(machine: Machine) -> list[str]:
+        lines = as_text(replace(report(), machine=machine)).splitlines()
+        return [line.split("← ")[1] for line in lines if "← " in line]
+
+    assert remarks(replace(MACHINE, most_tokens=50_000)) == [
+        "all that a replica has",
+        "knee",
+    ]
+    assert remarks(replace(MACHINE, most_tokens=60_000)) == ["knee, from here on more than a replica has"]
+    assert remarks(replace(MACHINE, most_tokens=60_000, replicas=2)) == [
+        "knee",
+        "from here on more than 2 replicas have",
+    ]
 
 
 def test_what_was_not_asked_is_left_out() -> None:

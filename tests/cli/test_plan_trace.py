@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,88 @@ def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> No
     assert small["rows"][0]["ttft_p50_ms"] > large["rows"][0]["ttft_p50_ms"]
 
 
+@pytest.mark.parametrize("budget", ["8", "3GB"])
+def test_a_budget_alone_buys_memory_that_holds_the_requests(budget: str, trace: str, capsys: Out) -> None:
+    found = document(capsys, trace, "--budget", budget, "--price", "2", "--policy", "default")
+    plan = found["plan"]
+    assert plan["met"] is True
+    assert plan["outcome"]["refused"] == 0
+    assert plan["outcome"]["hit_rate"] > 0.3
+    assert plan["price_per_hour"] <= 8 or budget != "8"
+    assert plan["design"]["replicas"] * plan["design"]["capacity_bytes"] <= 3e9 or budget != "3GB"
+
+
+@pytest.mark.parametrize("timed", ["all", "5"])
+def test_what_is_refused_of_the_whole_trace_is_told_everywhere(trace: str, timed: str, capsys: Out) -> None:
+    """Prompts have 5, 8, 11 and 14 blocks of 512 tokens, four each."""
+    arguments = (trace, "--capacity", "3k,4k,6k", "--policy", "default", "--timed", timed)
+    found = document(capsys, *arguments)
+    assert [row["refused"] for row in found["rows"]] == [12, 12, 4]
+    assert "replica" in found["definitions"]["refused"]
+    plan = document(capsys, *arguments, "--hit-rate", "1%")
+    assert plan["plan"]["met"] is True
+    assert plan["plan"]["design"]["capacity_tokens"] == 6000
+    assert (plan["plan"]["outcome"]["refused"], plan["goals"]["served"]) == (4, 12)
+    refused = {each["change"]: each["outcome"]["refused"] for each in plan["what_ifs"]}
+    assert (refused["half the memory"], refused["twice the memory"]) == (12, 0)
+    assert main(["plan", *arguments, "--hit-rate", "1%", "--workers", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "4 of 16 requests refused" in text
+    assert text.count("  refused") >= 2
+
+
+def test_the_context_of_the_model_counts(trace: str, tmp_path: Path, capsys: Out) -> None:
+    config = {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 3,
+        "vocab_size": 49152,
+        "tie_word_embeddings": True,
+    }
+    shape = tmp_path / "small" / "config.json"
+    shape.parent.mkdir()
+    shape.write_text(json.dumps({**config, "max_position_embeddings": 4096}))
+    arguments = (trace, "--model-shape", str(shape), "--policy", "lru")
+    found = document(capsys, *arguments, "--hit-rate", "10%")
+    note = "8 of 16 requests are longer than the context of small, 4,096 tokens with their replies"
+    assert any(each.startswith(note) for each in found["trace"]["notes"])
+    assert found["plan"]["outcome"]["refused"] == 8
+    assert found["plan"]["met"] is True
+    assert found["rows"][-1]["hit_rate"] == pytest.approx(found["trace"]["ceiling"])
+    assert 0.1 < found["trace"]["ceiling"] < 0.3
+    shape.write_text(json.dumps({**config, "max_position_embeddings": 512}))
+    assert main(["plan", *arguments]) == 2
+    assert "longer than the context of small, 512 tokens" in capsys.readouterr().err
+
+
+def test_sizes_are_held_against_the_hardware(trace: str, capsys: Out) -> None:
+    """A replica has room for 8,192 tokens."""
+    room = str(2 * 134_515_008 + 8192 * 23_040) + "B"
+    small = (trace, "--model-shape", "smollm2-135m", "--memory", room, "--policy", "lru", "--price", "3")
+    found = document(capsys, *small, "--capacity", "8192,16384,16896")
+    assert [row["held"] for row in found["rows"]] == [True, False, False]
+    span = found["trace"]["seconds"]
+    costs = [row["cost_per_million_prompt_tokens"] for row in found["rows"]]
+    one = 3 * span / 3600 / found["trace"]["prompt_tokens"] * 1e6
+    assert costs == pytest.approx([one, 2 * one, 3 * one])
+    two = document(capsys, *small, "--capacity", "8192,16384,16896", "--replicas", "2")
+    assert [row["held"] for row in two["rows"]] == [True, True, False]
+    plan = document(capsys, *small, "--hit-rate", "10%", "--replicas", "1")
+    held = {each["change"]: each["held"] for each in plan["what_ifs"]}
+    assert (held["half the memory"], held["twice the memory"]) == (True, False)
+    assert main(["plan", *small, "--capacity", "8k,16k,17k", "--workers", "1"]) == 0
+    assert "from here on more than a replica has" in capsys.readouterr().out
+
+
+def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out) -> None:
+    spaced = tmp_path / "a trace.jsonl"
+    spaced.write_bytes(Path(trace).read_bytes())
+    found = document(capsys, str(spaced), "--capacity", "8k", "--timed", "0")
+    assert shlex.split(found["command"])[:3] == ["sapwood", "plan", str(spaced)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -134,6 +217,8 @@ def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> No
         (["t", "--hit-rate", "80"], "--hit-rate is '80'; it must be between 0 and 1"),
         (["t", "--routing", "prefx"], "did you mean prefix?"),
         (["t", "--budget", "5x"], "--budget is '5x'"),
+        (["t", "--budget", "100k"], "of what? It must be money per hour"),
+        (["t", "--capacity", "64G"], "hint: if you mean bytes, write 64GB"),
         (["t", "--hardware", "tpu"], "no hardware is known as 'tpu'"),
         (["t", "--model-shape", "foo"], "no model's shape is known as 'foo'"),
         (["t", "--replicas", "0"], "--replicas is 0; it must be between 1 and 4096"),
@@ -141,6 +226,11 @@ def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> No
         (["t", "--html", "."], "--html: . is a folder"),
         (["no/such.jsonl"], "cannot read no/such.jsonl"),
         (["TRACE", "--budget", "20"], "a budget of money needs the price of a replica\n\nhint: give --price"),
+        (
+            ["TRACE", "--capacity", "10M", "--hit-rate", "0.5"],
+            "--capacity: 10,000,000 tokens are more than the 487,819 that a replica of h100 has\n\n"
+            "hint: in a plan --capacity is the memory of each replica",
+        ),
         (["TRACE", "--ttft-p95", "5s", "--timed", "0"], "goals need simulations"),
         (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT is 0 s"),
         (["TRACE", "--model-shape", "llama-3-70b"], "weights of llama-3-70b take 141 GB; h100 has 80 GB"),

@@ -9,7 +9,7 @@ import pytest
 from cli.plans import MACHINE, report
 from sapwood.cli import plan_words as words
 from sapwood.sim.design import Design, Outcome
-from sapwood.sim.goals import Goals
+from sapwood.sim.goals import Goals, Shortfall
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,11 @@ def test_a_load_is_told_where_it_is_known() -> None:
     (short,) = Goals(ttft_p95=5.0).of_service(outcome)
     assert words.shortfall(short, MACHINE) == "asked for 123 % of what it can compute"
     assert words.load(None) == "–"
+
+
+def test_requests_that_go_unserved_are_a_shortfall() -> None:
+    short = Shortfall("requests served", 12_031, 11_202)
+    assert words.shortfall(short, MACHINE) == "11,202 requests can be served, not 12,031"
 
 
 def test_the_answer_is_the_plan_or_the_nearest_or_the_knee() -> None:

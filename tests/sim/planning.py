@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from sapwood.sim.design import Case, Outcome
 
@@ -61,3 +62,18 @@ def refusing(case: Case) -> Outcome:
     """Of a pool that holds no request at all."""
     del case
     return Outcome(100, 100, math.nan, math.inf, math.inf, math.inf, math.inf)
+
+
+def flat_outcome_of(case: Case) -> Outcome:
+    """Of a world where hits are worth no time, as in a part of a trace that begins cold; `slru` hits most."""
+    design = case.design
+    factor = {"default": 0.8, "slru": 1.0}.get(design.eviction_policy, 0.6)
+    seconds = 8 * case.traffic / (case.speed * design.replicas)
+    return replace(
+        outcome_of(case), hit_rate=factor * hit_rate_of(case), ttft_p50=seconds / 2, ttft_p95=seconds
+    )
+
+
+def refusing_small(case: Case) -> Outcome:
+    """Of a world where pools of less than 50,000 tokens refuse a tenth of the requests."""
+    return replace(outcome_of(case), refused=10 if case.design.capacity_tokens < 50_000 else 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sapwood.config import SchedulerConfig
-from sapwood.sim import Case, Design, SimulatingJudge, Trace, TraceRequest, Window, simulate
+from sapwood.sim import Case, Demand, Design, SimulatingJudge, Trace, TraceRequest, Window, simulate
 from sapwood.sim.cost import StepShape
 from sapwood.sim.judge import Faster, outcome_of
 
@@ -47,6 +47,12 @@ def test_reuse_is_seen_and_can_be_off() -> None:
     assert on.hit_rate > 0.5
     assert on.ttft_p95 < off.ttft_p95
     assert (on.requests, on.refused, on.busiest) == (12, 0, 1.0)
+
+
+def test_what_is_longer_than_the_context_is_refused() -> None:
+    [outcome] = replace(JUDGE, context=100)([Case(DESIGN)])
+    assert outcome.refused == Demand.of(chat(), 100).refused(DESIGN.pool_tokens) > 0
+    assert JUDGE([Case(DESIGN)])[0].refused == 0
 
 
 def test_twice_the_speed_is_half_the_time_and_twice_the_traffic_twice_the_users_in_the_same_time() -> None:

@@ -18,6 +18,7 @@ LLAMA_3_8B: dict[str, Any] = {
     "num_key_value_heads": 8,
     "vocab_size": 128256,
     "tie_word_embeddings": False,
+    "max_position_embeddings": 8192,
 }
 SMOLLM2_135M: dict[str, Any] = {
     "hidden_size": 576,
@@ -27,6 +28,7 @@ SMOLLM2_135M: dict[str, Any] = {
     "num_key_value_heads": 3,
     "vocab_size": 49152,
     "tie_word_embeddings": True,
+    "max_position_embeddings": 8192,
 }
 MIXTRAL_8X7B = LLAMA_3_8B | {"vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
 QWEN3_30B_A3B: dict[str, Any] = {
@@ -68,6 +70,15 @@ def test_heads_that_are_not_named_are_as_many_as_query_heads() -> None:
     assert shape_of_config(config, "x").kv_heads == 32
 
 
+def test_the_context_is_read_and_known() -> None:
+    assert shape_of_config(LLAMA_3_8B, "x").context == 8192
+    assert shape_of_config({"text_config": LLAMA_3_8B}, "x").context == 8192
+    without = {key: value for key, value in LLAMA_3_8B.items() if key != "max_position_embeddings"}
+    assert shape_of_config(without, "x").context is None
+    assert (shape_named("llama-3-8b").context, shape_named("llama-3.1-8b").context) == (8192, 131_072)
+    assert all(shape.context for shape in KNOWN_MODELS.values())
+
+
 def test_kv_of_a_token() -> None:
     assert shape_named("Llama-3-8B").kv_bytes_per_token == 131_072
     assert shape_named("smollm2-135m").kv_bytes_per_token == 23_040
@@ -100,7 +111,9 @@ def test_latent_attention_is_refused() -> None:
         shape_of_config(LLAMA_3_8B | {"kv_lora_rank": 512}, "x")
 
 
-@pytest.mark.parametrize("wrong", [{"layers": 0}, {"weight_bytes": 0.0}, {"active_parameters": 11}])
+@pytest.mark.parametrize(
+    "wrong", [{"layers": 0}, {"context": 0}, {"weight_bytes": 0.0}, {"active_parameters": 11}]
+)
 def test_a_shape_that_cannot_be(wrong: dict[str, Any]) -> None:
     right: dict[str, Any] = {"parameters": 10, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 1}
     ModelShape("x", **right)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from sapwood.errors import UsageError
-from sapwood.sim.design import Case, Design, Outcome
+from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.goals import Goals
 from sapwood.sim.planner import Planner
 from sapwood.sim.space import Space, capacities_up_to
-from sim.planning import FormulaJudge, outcome_of, refusing
+from sim.planning import FormulaJudge, flat_outcome_of, outcome_of, refusing, refusing_small
 
 SIZES = (12_500, 25_000, 50_000, 100_000)
 SPACE = Space(SIZES, most_replicas=32)
@@ -22,7 +23,9 @@ def planner(goals: Goals, space: Space = SPACE, price: float | None = 2.0) -> Pl
     return Planner(goals, space, FormulaJudge(), price)
 
 
-def all_that_reach(goals: Goals, space: Space, price: float | None) -> list[Design]:
+def all_that_reach(
+    goals: Goals, space: Space, price: float | None, world: Callable[[Case], Outcome] = outcome_of
+) -> list[Design]:
     """By asking about every design there is."""
     found = [
         Design(size, count, page, "radix", policy, order, routing)
@@ -33,7 +36,7 @@ def all_that_reach(goals: Goals, space: Space, price: float | None) -> list[Desi
         for order in space.orders
         for routing in space.routings
     ]
-    return [each for each in found if not goals.shortfalls(each, outcome_of(Case(each)), price)]
+    return [each for each in found if not goals.shortfalls(each, world(Case(each)), price)]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,99 @@ def test_where_nothing_reaches_the_goals_it_says_which_fail_and_what_comes_neare
     tried = [goals.shortfalls(row.design, row.outcome, 2.0) for row in plan.tried]
     nearest = min(max(short.ratio for short in each) for each in tried)
     assert max(short.ratio for short in plan.shortfalls) == nearest
+
+
+def by(outcome_of: Callable[[Case], Outcome]) -> Judge:
+    return lambda cases: [outcome_of(each) for each in cases]
+
+
+@pytest.mark.parametrize(
+    ("goals", "space"),
+    [
+        (Goals(hit_rate=0.79), replace(SPACE, least_replicas=6, most_replicas=6)),
+        (Goals(hit_rate=0.64), SPACE),
+        (Goals(hit_rate=0.65), SPACE),
+        (Goals(hit_rate=0.45), replace(SPACE, capacities=(10_000, 20_000))),
+        (Goals(ttft_p95=3.0, hit_rate=0.7), SPACE),
+        (Goals(hit_rate=0.7), replace(SPACE, capacities=SIZES[:2], routings=("least-loaded", "prefix"))),
+        (Goals(hit_rate=0.79, price_per_hour=2.0), SPACE),
+    ],
+)
+def test_a_policy_is_taken_because_it_hits_more(goals: Goals, space: Space) -> None:
+    """Where hits bring no time. Of all designs the one found is the cheapest, and of these the one that hits most."""
+    space = replace(space, policies=("default", "lru", "slru"))
+    plan = Planner(goals, space, by(flat_outcome_of), 2.0).plan()
+    everything = all_that_reach(goals, space, 2.0, flat_outcome_of)
+    cheapest = min((each.replicas, each.capacity_tokens) for each in everything)
+    answer = plan.answer.design
+    assert plan.met
+    assert (answer.replicas, answer.capacity_tokens) == cheapest
+    alike = [each for each in everything if (each.replicas, each.capacity_tokens) == cheapest]
+    assert plan.answer.outcome.hit_rate == max(flat_outcome_of(Case(each)).hit_rate for each in alike)
+    assert answer.eviction_policy == "slru"
+
+
+def test_what_makes_no_clear_difference_stays_as_it_is_preferred() -> None:
+    answer = Planner(
+        Goals(hit_rate=0.79), replace(SPACE, policies=("lfu", "slru")), by(flat_outcome_of), None
+    )
+    assert answer.plan().answer.design == Design(100_000, eviction_policy="slru")
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Goals(price_per_hour=8.0),
+        Goals(total_tokens=100_000),
+        Goals(total_tokens=60_000),
+        Goals(price_per_hour=8.0, total_tokens=100_000),
+    ],
+)
+@pytest.mark.parametrize("world", [outcome_of, flat_outcome_of])
+def test_a_budget_alone_buys_the_most_hits_and_then_the_least_time(
+    budget: Goals, world: Callable[[Case], Outcome]
+) -> None:
+    space = replace(SPACE, policies=("default", "lru", "slru"))
+    plan = Planner(budget, space, by(world), 2.0).plan()
+    everything = [world(Case(each)) for each in all_that_reach(budget, space, 2.0, world)]
+    best = max(everything, key=lambda outcome: (round(outcome.hit_rate, 9), -outcome.ttft_p95))
+    assert plan.met
+    assert plan.answer.outcome.hit_rate == pytest.approx(best.hit_rate)
+    assert plan.answer.outcome.ttft_p95 == pytest.approx(best.ttft_p95)
+
+
+def test_a_budget_is_not_spent_on_what_brings_nothing() -> None:
+    alone = Case(Design(12_500))
+    plan = Planner(Goals(price_per_hour=64.0), SPACE, by(lambda _: outcome_of(alone)), 2.0).plan()
+    assert plan.answer.design == Design(100_000)
+    assert plan.price_per_hour == 2.0
+
+
+def test_a_budget_that_buys_nothing_is_no_plan() -> None:
+    plan = planner(Goals(price_per_hour=1.0)).plan()
+    assert [short.goal for short in plan.shortfalls] == ["price per hour"]
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [Goals(ttft_p95=40.0), Goals(hit_rate=0.1), Goals(total_tokens=100_000), Goals(price_per_hour=2.0)],
+)
+def test_what_refuses_requests_that_others_serve_is_no_plan(goals: Goals) -> None:
+    plan = Planner(replace(goals, served=100), SPACE, by(refusing_small), 2.0).plan()
+    assert plan.met
+    assert plan.answer.outcome.refused == 0
+    assert plan.answer.design.capacity_tokens >= 50_000
+
+
+def test_refusals_that_cannot_be_helped_are_told() -> None:
+    small = replace(SPACE, capacities=(12_500, 25_000))
+    plan = Planner(Goals(ttft_p95=40.0, served=100), small, by(refusing_small), None).plan()
+    assert [(short.goal, short.wanted, short.got) for short in plan.shortfalls] == [
+        ("requests served", 100, 90)
+    ]
+    assert plan.shortfalls[0].ratio == pytest.approx(100 / 90)
+    assert Planner(Goals(ttft_p95=40.0, served=90), small, by(refusing_small), None).plan().met
+    assert not Goals(served=90).given
 
 
 def test_pools_that_hold_nothing_are_no_plan() -> None:

@@ -82,6 +82,13 @@ def test_si_04_what_can_never_be_placed_is_refused_and_the_run_ends() -> None:
     assert run.figures()[0].value == 2
 
 
+def test_a_refused_prompt_counts_as_one_that_reuses_nothing() -> None:
+    run = run_of([ask(0.0, 80, 1), ask(1000.0, 80, 1), ask(2000.0, 240, 1)], Setup(100, scheduler=OFF))
+    assert run.refused.tolist() == [False, False, True]
+    assert run.hit_rate == 79 / 400
+    assert "refused ones too" in run.figures()[1].definition
+
+
 def test_si_04_a_trace_of_which_nothing_fits_ends_too() -> None:
     """SI-04."""
     run = run_of([ask(0.0, 500, 5)], Setup(100, scheduler=OFF))

@@ -59,3 +59,19 @@ def test_a_plan_moves_with_traffic_and_with_the_cost_model() -> None:
 def test_without_goals_there_is_nothing_to_seek() -> None:
     planner = Planner(Goals(), SPACE, FormulaJudge(), None)
     assert {each.replicas for each in sensitivity(planner, DESIGN)} == {None}
+
+
+def test_pools_smaller_than_a_page_are_left_out() -> None:
+    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
+    changes = [each.change for each in what_ifs(planner, Design(40))]
+    assert "pages of 16 tokens" in changes
+    assert "pages of 64 tokens" not in changes
+    halved = [each.change for each in what_ifs(planner, Design(24, page_size=16))]
+    assert "half the memory" not in halved
+    assert "twice the memory" in halved
+
+
+def test_it_is_told_what_no_replica_has() -> None:
+    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
+    rows = {each.change: each.held for each in what_ifs(planner, DESIGN, most_tokens=60_000)}
+    assert {change for change, held in rows.items() if not held} == {"twice the memory"}

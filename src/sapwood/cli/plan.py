@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 SEEDS = 8
 """Of --reproduce: half a minute on two cores."""
-MODEL, HARDWARE = "llama-3-8b", "h100"
-"""The defaults."""
+MODEL, HARDWARE = "llama-3.1-8b", "h100"
+"""The defaults: a model whose context is as long as the prompts of today's traces."""
 
 
 def plan(
@@ -84,7 +85,8 @@ def plan(
         typer.Option(
             "--capacity",
             metavar="A,B",
-            help="Sizes of KV memory: tokens (100k) or bytes (16GB); default: up to all that can be reused.",
+            help="Sizes of KV memory, tokens (100k) or bytes (16GB): of all replicas together in the curves, of "
+            "each one in a plan. Default: up to all that can be reused, or that a replica holds.",
             parser=filled("--capacity"),
         ),
     ] = None,
@@ -313,7 +315,7 @@ def plan(
         timed=timed,
         full=full,
         workers=workers,
-        command=" ".join(["sapwood", *context.obj]),
+        command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )
     plan_trace(

@@ -24,8 +24,10 @@ ROUTINGS = ("random", "round-robin", "least-loaded", "session", "prefix")
 ALL = 10**15
 """Requests: more than a trace has."""
 
-_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kMG]?)", re.ASCII)
-_TIMES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}.items()
+_COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kM]?)", re.ASCII)
+_TIMES = {"": 1, "k": 10**3, "M": 10**6}.items()
+_OF_TOKENS = "tokens, such as 100k or 1M, or memory, such as 16GB or 512MiB"
+_OF_BUDGET = "money per hour, such as 20, or memory of all replicas, such as 320GB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,13 @@ class Ask:
 
 
 def amount(flag: str) -> Callable[[str], Amount]:
-    """Reads `100k` (tokens) or `16GB` (bytes). What it gives back raises UsageError."""
+    """Reads `100k` (tokens) or `16GB` (bytes), never `16G`. What it gives back raises UsageError."""
 
     def read(value: str) -> Amount:
         if (count := _COUNT.fullmatch(value.strip())) is not None:
             found = Amount(float(count[1]) * dict(_TIMES)[count[2]])
         else:
-            found = Amount(_size(flag, value), bytes=True)
+            found = Amount(_bytes(flag, value, _OF_TOKENS), bytes=True)
         if found.count < 1:
             raise UsageError(f"{flag} is {value!r}; it must be at least 1")
         return found
@@ -137,7 +139,7 @@ def budget_of(flag: str) -> Callable[[Any], Budget]:
         money = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)(?:/h)?", str(value).strip(), re.ASCII)
         if money is not None:
             return Budget(price_per_hour=float(money[1]))
-        return Budget(memory=Amount(_size(flag, str(value)), bytes=True))
+        return Budget(memory=Amount(_bytes(flag, str(value), _OF_BUDGET), bytes=True))
 
     return read
 
@@ -177,10 +179,15 @@ def timed_of(flag: str) -> Callable[[Any], int]:
     return lambda value: ALL if value == "all" else whole(flag, 0, ALL)(value)
 
 
-def _size(flag: str, value: str) -> int:
+def _bytes(flag: str, value: str, expected: str) -> int:
+    """With a B: whoever writes 64G may mean tokens, or money."""
     try:
-        return parse_size(value)
+        size = parse_size(value)
     except UsageError:
+        raise UsageError(f"{flag} is {value!r}; it must be {expected}") from None
+    if not value.strip().lower().endswith("b"):
         raise UsageError(
-            f"{flag} is {value!r}; it must be tokens, such as 100k or 1M, or memory, such as 16GB or 512MiB"
-        ) from None
+            f"{flag} is {value!r}: of what? It must be {expected}",
+            hint=f"if you mean bytes, write {value.strip()}B",
+        )
+    return size

@@ -102,7 +102,8 @@ def _curves(report: Report) -> Iterator[str]:
     yield curve_plot(report)
     first = report.curves.lines[0]
     optimum, gains = report.curves.optimum, words.Gains.of(report)
-    priced = report.machine.price_per_hour is not None
+    priced = any(point.cost is not None for point in first.points)
+    refused = any(point.refused for point in first.points)
     lines = [*([optimum] if optimum else []), *report.curves.lines]
     header = [
         "memory",
@@ -110,6 +111,7 @@ def _curves(report: Report) -> Iterator[str]:
         *(line.policy for line in lines),
         f"points per {gains.unit}",
         *(["price per 1M"] if priced else []),
+        *(["refused"] if refused else []),
     ]
     rows = []
     for k, point in enumerate(first.points):
@@ -123,6 +125,7 @@ def _curves(report: Report) -> Iterator[str]:
                 *rates,
                 gain,
                 *([f"{point.cost:.3g}"] if point.cost is not None else []),
+                *([words.refused(point.refused)] if refused else []),
             ]
         )
     knees = {knee.capacity_tokens for knee in report.curves.knees}
@@ -146,6 +149,7 @@ def _what_ifs(report: Report) -> Iterator[str]:
         "load",
         "TPOT p50",
         "busiest",
+        "refused" if any(each.row.outcome.refused for each in report.what_ifs) else "",
         "goals" if report.goals.given else "",
     ]
     rows = [_what_if(each, longest, report.goals.given) for each in report.what_ifs]
@@ -157,12 +161,13 @@ def _what_if(each: WhatIf, longest: float, goals: bool) -> list[str]:
     share = min(1.0, outcome.ttft_p95 / longest)
     bar = f'<i class="{"good" if each.meets else "bad"}" style="width:{100 * share:.1f}%"></i>'
     return [
-        escape(each.change),
+        escape(words.change(each)),
         *_figures(outcome),
         bar,
         words.load(outcome.load),
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
+        words.refused(outcome.refused),
         _verdict(each.meets) if goals else "",
     ]
 

@@ -43,6 +43,8 @@ def _rows(line: Line, machine: Machine) -> list[Json]:
             "hit_rate": point.hit_rate,
             "weighting": "token",
             "cost_per_million_prompt_tokens": point.cost,
+            "refused": point.refused,
+            "held": point.capacity_tokens <= machine.held_tokens,
             **(_times(point.outcome) if point.outcome else {"ttft_p50_ms": None, "ttft_p95_ms": None}),
         }
         for point in line.points
@@ -100,7 +102,7 @@ def _shortfall(short: Shortfall) -> Json:
 
 
 def _what_if(each: WhatIf, machine: Machine) -> Json:
-    return {"change": each.change, "meets": each.meets, **_row(each.row, machine)}
+    return {"change": each.change, "meets": each.meets, "held": each.held, **_row(each.row, machine)}
 
 
 def _shift(each: Shift) -> Json:

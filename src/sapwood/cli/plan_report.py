@@ -53,6 +53,7 @@ class Machine:
         kv_bytes: of one token.
         most_tokens: of KV, beside the weights.
         price_per_hour: None where nobody said.
+        replicas: so many are there; 1 where nobody said.
     """
 
     model: str
@@ -61,6 +62,12 @@ class Machine:
     kv_bytes: float
     most_tokens: int
     price_per_hour: float | None
+    replicas: int = 1
+
+    @property
+    def held_tokens(self) -> int:
+        """Of KV in all."""
+        return self.replicas * self.most_tokens
 
     def gigabytes(self, tokens: float) -> float:
         return tokens * self.kv_bytes / 1e9
@@ -71,13 +78,15 @@ class Point:
     """Attributes:
     hit_rate: by replay of the whole trace.
     outcome: by simulation of the timed requests; None where nothing was simulated.
-    cost: of reading a million prompt tokens, but for what is reused; None where nobody said what an hour costs.
+    cost: of a million prompt tokens; None where nobody said what an hour costs.
+    refused: requests of the whole trace that are longer than what each replica then holds.
     """
 
     capacity_tokens: int
     hit_rate: float
     outcome: Outcome | None = None
     cost: float | None = None
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

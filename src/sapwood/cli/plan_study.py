@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,12 @@ from sapwood.sim import (
     CostModel,
     CurvePoint,
     Definition,
-    Prices,
+    Demand,
     Progress,
+    Rent,
     Segments,
     Trace,
+    beyond_context,
     capacities_up_to,
     cost_per_million,
     curves,
@@ -27,6 +29,7 @@ from sapwood.sim import (
     steps,
     unbounded_rates,
     with_replies,
+    without_names,
 )
 
 SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
@@ -45,17 +48,21 @@ SIZES = 10
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One trace, cut as asked, and one kind of replica. The segments are of all that is stored, replies too."""
+    """One trace, cut as asked, and one kind of replica; what no model can read finds and leaves nothing.
+
+    The segments are of all that is stored, replies too.
+    """
 
     ask: Ask
     trace: Trace
     segments: Segments
+    demand: Demand
 
     @classmethod
     def of(cls, ask: Ask, whole: Trace) -> Study:
-        """Raises UsageError if nothing of the trace is left."""
-        trace = cut(whole, ask.limit, ask.duration)
-        return cls(ask, trace, Segments.of(with_replies(trace)))
+        """Raises UsageError if nothing of the trace is left, or the model can read none of it."""
+        trace = readable(ask, cut(whole, ask.limit, ask.duration))
+        return cls(ask, trace, Segments.of(with_replies(trace)), Demand.of(trace, ask.model.context))
 
     @property
     def cost(self) -> CostModel:
@@ -83,7 +90,7 @@ class Study:
     @property
     def capacities(self) -> list[int]:
         """Total tokens, ascending, whole blocks: those asked for, or some up to all that can be stored."""
-        unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self.ask.most_tokens
+        unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self._machine().held_tokens
         given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
         if not given:
             given = [*capacities_up_to(self.stored_tokens, unit, SIZES)]
@@ -108,7 +115,7 @@ class Study:
             self.capacities,
             names,
             config=self.cache,
-            cost=None if self._prices is None else self.cost,
+            cost=None if self._rent is None else self.cost,
             workers=self.ask.workers,
             progress=progress,
         )
@@ -130,25 +137,33 @@ class Study:
         return in_pages(self.trace, size) if size > self.trace.unit_tokens else self.trace
 
     @property
-    def _prices(self) -> Prices | None:
-        """Memory comes with the device."""
-        price = self.ask.hardware.price_per_hour
-        return None if price is None else Prices(price, 0.0)
+    def _rent(self) -> Rent | None:
+        """None without a price, or for a trace that takes no time."""
+        price, seconds = self.ask.hardware.price_per_hour, self._seconds
+        if price is None or not seconds:
+            return None
+        return Rent(price, self.ask.most_tokens, seconds, self.ask.replicas or 1)
+
+    @property
+    def _seconds(self) -> float:
+        """From the first arrival to the last."""
+        return float(self.trace.arrivals[-1] - self.trace.arrivals[0])
 
     def _line(self, points: Sequence[CurvePoint]) -> Line:
         return Line(points[0].policy, tuple(self._point(point) for point in points))
 
     def _point(self, point: CurvePoint) -> Point:
-        prices, kv_bytes = self._prices, round(self.ask.kv_bytes)
-        cost = None if prices is None else cost_per_million(point, prices, kv_bytes, 0.0)
-        return Point(point.capacity_tokens, point.hit_rate, cost=cost)
+        rent, size = self._rent, self.ask.page_size or 1
+        pool = point.capacity_tokens // (self.ask.replicas or 1) // size * size
+        cost = None if rent is None else cost_per_million(point, rent)
+        return Point(point.capacity_tokens, point.hit_rate, cost=cost, refused=self.demand.refused(pool))
 
     def _traffic(self) -> Traffic:
         trace = self.trace
         return Traffic(
             trace.name,
             len(trace),
-            float(trace.arrivals[-1] - trace.arrivals[0]),
+            self._seconds,
             int(trace.prompt_tokens.sum()),
             int(trace.output_tokens.sum()),
             trace.unit_tokens,
@@ -158,8 +173,23 @@ class Study:
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
                 for rate in unbounded_rates(trace, COUNTED)
             ),
-            trace.notes,
+            (*trace.notes, *self._refusals()),
         )
+
+    def _refusals(self) -> Iterator[str]:
+        """Of requests that no replica of this kind serves."""
+        ask, demand = self.ask, self.demand
+        refused, all_of = demand.refused(ask.most_tokens), f"of {demand.requests:,} requests are longer than"
+        if demand.beyond_context:
+            yield (
+                f"{demand.beyond_context:,} {all_of} the context of {ask.model.name}, {ask.model.context:,} tokens "
+                "with their replies: they are refused, and reuse nothing"
+            )
+        if refused > demand.beyond_context:
+            yield (
+                f"{refused - demand.beyond_context:,} {all_of} what a replica holds, {ask.most_tokens:,} tokens with "
+                "their replies: they are refused"
+            )
 
     def _machine(self) -> Machine:
         ask, hardware = self.ask, self.ask.hardware
@@ -170,6 +200,7 @@ class Study:
             ask.kv_bytes,
             ask.most_tokens,
             hardware.price_per_hour,
+            ask.replicas or 1,
         )
 
     def _words(self) -> Mapping[str, str]:
@@ -181,9 +212,15 @@ class Study:
             "and nothing is refused",
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
-        if self._prices is not None:
+        if self._rent is not None:
             told["per 1M"] = (
-                "the price of computing a million prompt tokens but for those reused, decoding left out"
+                "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
+                "not reused keeps busy if that is more, for as long as the trace takes; decoding may need more"
+            )
+        if self.demand.refused(self.capacities[0] // (self.ask.replicas or 1)):
+            told["refused"] = (
+                "requests of the whole trace that are longer, with their replies, than the context or than what each "
+                "replica then holds"
             )
         return told
 
@@ -202,3 +239,15 @@ def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:
 
 def _knee(points: Sequence[CurvePoint], at: int, gains: Sequence[float]) -> Knee:
     return Knee(points[at].capacity_tokens, points[at].hit_rate, gains[at - 1], gains[at])
+
+
+def readable(ask: Ask, trace: Trace) -> Trace:
+    """What is longer than the model's context keeps its place, but no names. Raises UsageError if all of it is."""
+    unread = beyond_context(trace, ask.model.context)
+    if unread.all():
+        raise UsageError(
+            f"all requests of {trace.name} are longer than the context of {ask.model.name}, "
+            f"{ask.model.context:,} tokens",
+            hint="give the --model-shape of a model that reads more",
+        )
+    return without_names(trace, unread) if unread.any() else trace

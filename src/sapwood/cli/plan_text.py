@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from sapwood.cli import plan_words as words
-from sapwood.cli.plan_report import Line, Point, Report
+from sapwood.cli.plan_report import Line, Report
 from sapwood.cli.plan_table import MARKS, plot, table
 from sapwood.sim import Outcome, Shift, WhatIf
 
@@ -58,6 +58,7 @@ def _curves(report: Report) -> Iterator[str]:
         "TTFT p50",
         "p95",
         "load",
+        "refused",
         "",
     ]
     rows = []
@@ -72,7 +73,8 @@ def _curves(report: Report) -> Iterator[str]:
                 gain,
                 "" if point.cost is None else f"{point.cost:.3g}",
                 *_times(point.outcome),
-                _remark(report, point),
+                words.refused(point.refused),
+                _remark(report, k),
             ]
         )
     yield f"Hit rate in percent by memory, of at most {words.percent(report.traffic.ceiling)}"
@@ -93,13 +95,22 @@ def _times(outcome: Outcome | None) -> tuple[str, str, str]:
     return words.seconds(outcome.ttft_p50), words.seconds(outcome.ttft_p95), load
 
 
-def _remark(report: Report, point: Point) -> str:
-    marks = []
-    if any(knee.capacity_tokens == point.capacity_tokens for knee in report.curves.knees):
-        marks.append("knee")
-    if 0 <= report.machine.most_tokens - point.capacity_tokens < report.traffic.unit_tokens:
-        marks.append("all that a replica has")
+def _remark(report: Report, index: int) -> str:
+    size = report.curves.lines[0].points[index].capacity_tokens
+    marks = ["knee"] if any(knee.capacity_tokens == size for knee in report.curves.knees) else []
+    marks += _against_replicas(report, index)
     return "← " + ", ".join(marks) if marks else ""
+
+
+def _against_replicas(report: Report, index: int) -> list[str]:
+    """At the largest size that they hold, or else at the first that they do not."""
+    machine, unit = report.machine, report.traffic.unit_tokens
+    whose = "a replica has" if machine.replicas == 1 else f"{machine.replicas} replicas have"
+    left = [machine.held_tokens - point.capacity_tokens for point in report.curves.lines[0].points]
+    if 0 <= left[index] < unit:
+        return [f"all that {whose}"]
+    first = left[index] < 0 and (index == 0 or left[index - 1] >= unit)
+    return [f"from here on more than {whose}"] if first else []
 
 
 def _plot(report: Report) -> Iterator[str]:
@@ -118,18 +129,19 @@ def _what_ifs(report: Report) -> Iterator[str]:
         return
     yield "What if"
     goals = report.goals.given
-    header = ["", "hit rate", "TTFT p50", "p95", "load", "TPOT p50", "busiest", "goals"]
+    header = ["", "hit rate", "TTFT p50", "p95", "load", "TPOT p50", "busiest", "refused", "goals"]
     yield from table(header, [_what_if(each, goals) for each in report.what_ifs])
 
 
 def _what_if(each: WhatIf, goals: bool) -> list[str]:
     outcome = each.row.outcome
     return [
-        each.change,
+        words.change(each),
         words.percent(outcome.hit_rate),
         *_times(outcome),
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
+        words.refused(outcome.refused),
         ("met" if each.meets else "missed") if goals else "",
     ]
 

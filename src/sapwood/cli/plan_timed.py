@@ -24,6 +24,7 @@ from sapwood.sim import (
     SimulatingJudge,
     Space,
     WholeRates,
+    WholeRefusals,
     Window,
     busiest,
     capacities_up_to,
@@ -47,7 +48,7 @@ class TimedStudy:
 
     @classmethod
     def of(cls, study: Study, progress: Progress) -> TimedStudy | None:
-        """None where nothing is to be simulated. Raises UsageError if goals need it all the same."""
+        """None where nothing is to be simulated. Raises UsageError if goals need it all the same, or cannot be."""
         ask, trace = study.ask, study.trace
         if ask.timed == 0:
             if goals_of(study).given:
@@ -57,11 +58,13 @@ class TimedStudy:
             window = busiest(trace, np.ones(len(trace), np.int64), ask.timed)
         else:
             window = busiest(trace, trace.output_tokens + trace.prompt_tokens // ask.chunk_tokens + 1, WORK)
-        return cls(study, window, progress)
+        timed = cls(study, window, progress)
+        timed.goals()  # What is wrong with them is told before the long work.
+        return timed
 
     def added(self, report: Report) -> Report:
         """With times, and a plan where there are goals."""
-        goals = goals_of(self.study)
+        goals = self.goals()
         told = replace(report, timed=self._timed(), definitions={**report.definitions, **self._words()})
         return self._planned(told, goals) if goals.given else self._with_times(told)
 
@@ -77,7 +80,7 @@ class TimedStudy:
             return found
         basis = max(cases, key=lambda case: case.design.capacity_tokens)
         found = replace(found, basis=Row(basis, outcomes[basis]))
-        return self._with_what_ifs(found, self._planner(Goals()), basis.design) if ask.full else found
+        return self._with_what_ifs(found, self._planner(self.goals()), basis.design) if ask.full else found
 
     def _rows_to_time(self, found: Curves) -> list[Case]:
         """The first policy at its last knee and at the most that fits; all that was asked for by name; or all."""
@@ -118,7 +121,8 @@ class TimedStudy:
         )
 
     def _with_what_ifs(self, report: Report, planner: Planner, design: Design) -> Report:
-        return replace(report, what_ifs=what_ifs(planner, design), shifts=sensitivity(planner, design))
+        changed = what_ifs(planner, design, self.study.ask.most_tokens)
+        return replace(report, what_ifs=changed, shifts=sensitivity(planner, design))
 
     def _planner(self, goals: Goals) -> Planner:
         price = self.study.ask.hardware.price_per_hour
@@ -129,9 +133,10 @@ class TimedStudy:
         scheduler = SchedulerConfig(
             chunk_tokens=ask.chunk_tokens, max_running=ask.max_running, speculate="off"
         )
-        machine = (study.trace, study.cost, study.cache, scheduler, ask.workers, self.progress)
+        context, workers = ask.model.context, ask.workers
+        machine = (study.trace, study.cost, study.cache, scheduler, context, workers, self.progress)
         judge = SimulatingJudge(*machine, self.window)
-        return judge if self._whole else WholeRates(judge, *machine)
+        return judge if self._whole else WholeRefusals(WholeRates(judge, *machine), study.demand)
 
     @property
     def _whole(self) -> bool:
@@ -139,11 +144,9 @@ class TimedStudy:
         return self.window.count == len(self.study.trace)
 
     def _space(self) -> Space:
-        study, ask = self.study, self.study.ask
-        sizes = sorted({each.tokens(ask.kv_bytes) for each in ask.capacities})
-        most = min(ask.most_tokens, study.stored_tokens + study.longest_tokens)
+        ask = self.study.ask
         return Space(
-            tuple(sizes) or capacities_up_to(most, 1, SIZES),
+            self._sizes(),
             most_replicas=ask.replicas or 64,
             least_replicas=ask.replicas or 1,
             policies=ask.policies or ("default", "lru"),
@@ -151,6 +154,27 @@ class TimedStudy:
             routings=(ask.routing,) if ask.routing else ("prefix", "least-loaded"),
             page_sizes=(ask.page_size or 1,),
         )
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Tokens of each replica: those asked for, or some that hold the longest request which a replica can hold."""
+        study, ask = self.study, self.study.ask
+        if ask.capacities:
+            return tuple(sorted({each.tokens(ask.kv_bytes) for each in ask.capacities}))
+        longest = study.demand.longest(ask.most_tokens)
+        most = min(ask.most_tokens, max(longest, study.stored_tokens + study.longest_tokens))
+        return tuple(size for size in capacities_up_to(most, 1, SIZES) if size >= longest)
+
+    def goals(self) -> Goals:
+        """As asked, and that nothing is refused which any size holds. Raises UsageError for sizes that none has."""
+        study, goals, largest = self.study, goals_of(self.study), self._space().largest
+        if goals.given and largest.capacity_tokens > study.ask.most_tokens:
+            raise UsageError(
+                f"--capacity: {largest.capacity_tokens:,} tokens are more than the {study.ask.most_tokens:,} that a "
+                f"replica of {study.ask.hardware.name} has",
+                hint="in a plan --capacity is the memory of each replica, not of all",
+            )
+        refused = study.demand.refused(largest.pool_tokens)
+        return replace(goals, served=max(1, study.demand.requests - refused))
 
     # ---- words -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim import Design, Goals, Outcome, Shortfall
+from sapwood.sim import Design, Goals, Outcome, Shortfall, WhatIf
 
 
 def percent(rate: float) -> str:
@@ -71,10 +71,14 @@ def shortfall(short: Shortfall, machine: Machine) -> str:
     if short.goal == "load":
         return f"asked for {load(short.got)} of what it can compute"
     wanted, got = (_goal_value(short, value, machine) for value in (short.wanted, short.got))
+    if short.goal == "requests served":
+        return f"{got} requests can be served, not {wanted}"
     return f"{short.goal} is {got}, not {wanted}"
 
 
 def _goal_value(short: Shortfall, value: float, machine: Machine) -> str:
+    if short.goal == "requests served":
+        return f"{value:,.0f}"
     if short.goal == "TTFT p95":
         return seconds(value)
     if short.goal == "hit rate":
@@ -103,8 +107,18 @@ def outcome(each: Outcome) -> str:
     parts = [f"TTFT p95 {seconds(each.ttft_p95)}", f"hit rate {percent(each.hit_rate)}"]
     parts += [] if each.load is None else [f"load {load(each.load)}"]
     if each.refused:
-        parts.append(f"{each.refused} of {each.requests} requests refused")
+        parts.append(f"{each.refused:,} of {each.requests:,} requests refused")
     return ", ".join(parts)
+
+
+def refused(count: int) -> str:
+    """Nothing where there is nothing to tell."""
+    return f"{count:,}" if count else ""
+
+
+def change(each: WhatIf) -> str:
+    """What is different, and whether it can be had."""
+    return each.change if each.held else f"{each.change} (a replica has less)"
 
 
 def headline(report: Report) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.cost_source import FORMULA, cost_from
 from sapwood.sim.curve import CurvePoint, curves
+from sapwood.sim.demand import Demand, beyond_context, without_names
 from sapwood.sim.design import Case, Design, Judge, Outcome, Row
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.goals import Goals, Shortfall
@@ -28,8 +29,9 @@ from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
 from sapwood.sim.whole_rates import WholeRates
+from sapwood.sim.whole_refusals import WholeRefusals
 from sapwood.sim.window import Window, busiest
-from sapwood.sim.worth import Prices, cost_per_million, steps
+from sapwood.sim.worth import Rent, cost_per_million, steps
 
 __all__ = [
     "FORMULA",
@@ -37,6 +39,7 @@ __all__ = [
     "CostModel",
     "CurvePoint",
     "Definition",
+    "Demand",
     "Design",
     "Figure",
     "FlopCost",
@@ -48,9 +51,9 @@ __all__ = [
     "Outcome",
     "Plan",
     "Planner",
-    "Prices",
     "Progress",
     "Rate",
+    "Rent",
     "Row",
     "Run",
     "Segments",
@@ -65,7 +68,9 @@ __all__ = [
     "TraceRequest",
     "WhatIf",
     "WholeRates",
+    "WholeRefusals",
     "Window",
+    "beyond_context",
     "busiest",
     "capacities_up_to",
     "cost_from",
@@ -83,4 +88,5 @@ __all__ = [
     "unbounded_rates",
     "what_ifs",
     "with_replies",
+    "without_names",
 ]

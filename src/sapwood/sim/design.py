@@ -32,6 +32,11 @@ class Design:
         """Over all replicas."""
         return self.capacity_tokens * self.replicas
 
+    @property
+    def pool_tokens(self) -> int:
+        """Of each replica, in whole pages."""
+        return self.capacity_tokens // self.page_size * self.page_size
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -52,12 +57,13 @@ class Outcome:
     """Of a simulation. Percentiles are over all requests; one refused never gets its token.
 
     Attributes:
-        hit_rate: reused prompt tokens / prompt tokens of what was not refused, 0 to 1.
+        requests: of the trace.
+        hit_rate: reused prompt tokens / prompt tokens, those of refused requests too, 0 to 1.
         refused: requests that no replica could ever hold.
         ttft_p50, ttft_p95, ttft_p99, ttft_mean: seconds from arrival to the first token; infinite where it never came.
         tpot_p50, tpot_p95: seconds per further token of a reply; nan where no reply has two.
         queue_p95: seconds from arrival to the first step that worked on it.
-        busiest: prompt tokens computed by the busiest replica over the mean of all; 1 is even.
+        busiest: tokens computed, of prompts and of replies, by the busiest replica over the mean of all; 1 is even.
         load: work asked for over what all replicas can do in that time; from 1 on they fall behind; None: unknown.
         seconds: on the virtual clock, from the first arrival to the last token.
         ttfts: ascending seconds to the first token at the percentiles 0, 1, … 100.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sapwood.errors import UsageError
 from sapwood.sim.design import Design, Outcome
 
-GoalName = Literal["TTFT p95", "load", "hit rate", "price per hour", "memory"]
+GoalName = Literal["requests served", "TTFT p95", "load", "hit rate", "price per hour", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Shortfall:
     """A goal that is not met.
 
     Attributes:
-        wanted, got: seconds, a rate of 0 to 1, money per hour or tokens, by the goal.
+        wanted, got: requests, seconds, a rate of 0 to 1, money per hour or tokens, by the goal.
     """
 
     goal: GoalName
@@ -27,7 +27,7 @@ class Shortfall:
     @property
     def ratio(self) -> float:
         """How far off, at least 1: what one has too much, or too little, over what was wanted."""
-        if self.goal == "hit rate":
+        if self.goal in ("requests served", "hit rate"):
             return self.wanted / self.got if self.got > 0 else math.inf
         return self.got / self.wanted
 
@@ -41,12 +41,14 @@ class Goals:
         hit_rate: reused prompt tokens per prompt token, at least.
         price_per_hour: of all replicas, at most.
         total_tokens: KV memory of all replicas, at most.
+        served: requests that must not be refused, at least: as a rule all that any design can hold.
     """
 
     ttft_p95: float | None = None
     hit_rate: float | None = None
     price_per_hour: float | None = None
     total_tokens: int | None = None
+    served: int | None = None
 
     def __post_init__(self) -> None:
         if self.ttft_p95 is not None and not self.ttft_p95 > 0:
@@ -62,8 +64,13 @@ class Goals:
 
     @property
     def given(self) -> bool:
-        """Whether there is any."""
-        return self != Goals()
+        """Whether anybody has any: that requests are served goes without saying."""
+        return replace(self, served=None) != Goals()
+
+    @property
+    def of_answers(self) -> bool:
+        """Whether there is one for what is served, besides what it may cost."""
+        return self.ttft_p95 is not None or self.hit_rate is not None
 
     def shortfalls(self, design: Design, outcome: Outcome, price: float | None) -> tuple[Shortfall, ...]:
         """The goals that are missed, `price` being that of a replica's hour."""
@@ -72,6 +79,9 @@ class Goals:
     def of_service(self, outcome: Outcome) -> tuple[Shortfall, ...]:
         """A time to first token is no good where replicas fall behind for as long as the trace goes on."""
         missed: list[Shortfall] = []
+        served = outcome.requests - outcome.refused
+        if self.served is not None and served < self.served:
+            missed.append(Shortfall("requests served", self.served, served))
         if self.ttft_p95 is not None and not outcome.ttft_p95 <= self.ttft_p95:
             missed.append(Shortfall("TTFT p95", self.ttft_p95, outcome.ttft_p95))
         if self.ttft_p95 is not None and outcome.load is not None and outcome.load >= 1:

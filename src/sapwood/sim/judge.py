@@ -67,6 +67,7 @@ class SimulatingJudge:
 
     Attributes:
         cache, scheduler: what a design leaves open.
+        context: longest sequence that the model reads; None sets no limit.
         window: what is simulated, from caches that those before it have warmed; None is all, from empty caches.
     """
 
@@ -74,13 +75,14 @@ class SimulatingJudge:
     cost: CostModel
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    context: int | None = None
     workers: int | None = None
     progress: Progress | None = None
     window: Window | None = None
     _worlds: dict[float, _World] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, cases: list[Case]) -> list[Outcome]:
-        tell, run = self.progress, partial(_simulated, self.cost, self.cache, self.scheduler)
+        tell, run = self.progress, partial(_simulated, self.cost, self.cache, self.scheduler, self.context)
         if len(cases) == 1:
             told = None if tell is None else lambda done: tell(f"simulating: {done}")
             return [run(self._job(cases[0]), told)]
@@ -89,7 +91,7 @@ class SimulatingJudge:
 
     def setup(self, case: Case, cost: CostModel) -> Setup:
         """Raises UsageError for a design that cannot be."""
-        return _setup(case, cost, self.cache, self.scheduler)
+        return _setup(case, cost, self.cache, self.scheduler, self.context)
 
     def _job(self, case: Case) -> _Job:
         world = self._world(case.traffic)
@@ -125,16 +127,20 @@ def _simulated(
     cost: CostModel,
     cache: CacheConfig,
     scheduler: SchedulerConfig,
+    context: int | None,
     job: _Job,
     progress: Progress | None = None,
 ) -> Outcome:
     case = job.case
     cost = cost if case.speed == 1 else Faster(cost, case.speed)
-    run = simulate(job.trace, _setup(case, cost, cache, scheduler), cost, progress, begin=job.begin)
+    setup = _setup(case, cost, cache, scheduler, context)
+    run = simulate(job.trace, setup, cost, progress, begin=job.begin)
     return outcome_of(run)
 
 
-def _setup(case: Case, cost: CostModel, cache: CacheConfig, scheduler: SchedulerConfig) -> Setup:
+def _setup(
+    case: Case, cost: CostModel, cache: CacheConfig, scheduler: SchedulerConfig, context: int | None
+) -> Setup:
     design = case.design
     cache = replace(
         cache,
@@ -150,7 +156,12 @@ def _setup(case: Case, cost: CostModel, cache: CacheConfig, scheduler: Scheduler
     )
     scheduler = replace(scheduler, schedule_policy=design.schedule_policy)
     return Setup(
-        design.capacity_tokens, cache, scheduler, design.replicas, router if design.replicas > 1 else None
+        design.capacity_tokens,
+        cache,
+        scheduler,
+        design.replicas,
+        router if design.replicas > 1 else None,
+        context=context,
     )
 
 

@@ -23,6 +23,7 @@ class ModelShape:
         kv_element_bytes: of one number in a page.
         weight_bytes: of one parameter.
         active_parameters: that one token is multiplied with; None where it is all (no experts).
+        context: longest sequence that it reads; None where nobody said.
     """
 
     name: str
@@ -34,9 +35,13 @@ class ModelShape:
     kv_element_bytes: float = 2.0
     weight_bytes: float = 2.0
     active_parameters: int | None = None
+    context: int | None = None
 
     def __post_init__(self) -> None:
-        whole = (self.parameters, self.layers, self.heads, self.kv_heads, self.head_dim, self.active)
+        whole = (
+            *(self.parameters, self.layers, self.heads, self.kv_heads, self.head_dim, self.active),
+            1 if self.context is None else self.context,
+        )
         if (
             min(whole) < 1
             or min(self.kv_element_bytes, self.weight_bytes) <= 0
@@ -63,10 +68,12 @@ KNOWN_MODELS: Mapping[str, ModelShape] = MappingProxyType(
     {
         each.name: each
         for each in (
-            ModelShape("smollm2-135m", 134_515_008, 30, 9, 3, 64),
-            ModelShape("llama-3-8b", 8_030_261_248, 32, 32, 8, 128),
-            ModelShape("llama-3-70b", 70_553_706_496, 80, 64, 8, 128),
-            ModelShape("qwen2.5-7b", 7_615_616_512, 28, 28, 4, 128),
+            ModelShape("smollm2-135m", 134_515_008, 30, 9, 3, 64, context=8192),
+            ModelShape("llama-3-8b", 8_030_261_248, 32, 32, 8, 128, context=8192),
+            ModelShape("llama-3-70b", 70_553_706_496, 80, 64, 8, 128, context=8192),
+            ModelShape("llama-3.1-8b", 8_030_261_248, 32, 32, 8, 128, context=131_072),
+            ModelShape("llama-3.1-70b", 70_553_706_496, 80, 64, 8, 128, context=131_072),
+            ModelShape("qwen2.5-7b", 7_615_616_512, 28, 28, 4, 128, context=32_768),
         )
     }
 )
@@ -120,6 +127,7 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> ModelShape:
         kv_heads=kv_heads,
         head_dim=head_dim,
         active_parameters=rest + layers * mlp * experts.chosen if experts.router else None,
+        context=_whole(text, "max_position_embeddings", name, 0) or None,
     )
 
 

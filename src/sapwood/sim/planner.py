@@ -1,11 +1,13 @@
 """From goals to a plan: the fewest replicas that reach them, then the least memory, by simulation.
 
 Replicas cost more than memory, so they come first. More replicas and more memory are taken to make nothing worse
-(the simulations that the answer rests on are kept and shown, so that a reader can see it).
+(the simulations that the answer rests on are kept and shown, so that a reader can see it). Of policies, orders and
+routings the preferred ones are asked about first; where they are not enough, the others are before anything is added.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,7 +20,7 @@ from sapwood.sim.space import Space
 from sapwood.sim.trial import Trial
 
 CLEARLY = 0.98
-"""A time is clearly less than another from this share of it on; closer ones are left to the preferred choice."""
+"""Less is clearly less up to this share of more; figures that are closer are left to the preferred choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +57,13 @@ class Planner:
         self.trial = Trial(judge, progress)
 
     def plan(self) -> Plan:
-        """The cheapest design found to reach the goals, or the one that comes nearest."""
-        enough = self._enough_replicas(self.space.largest)
-        if enough is None:
-            return self._as_plan(self._nearest())
-        best = self._best_of(enough)
-        fewer = self._enough_replicas(best, most=best.replicas - 1)
-        return self._as_plan(self._least_memory(fewer or best))
+        """The cheapest design found to reach the goals, or the one that comes nearest; for a budget alone the best."""
+        found = self._cheapest() if self.goals.of_answers else self._best_for_the_budget()
+        return self._as_plan(found or self._nearest())
 
     def least_replicas(self, design: Design, traffic: float = 1.0, speed: float = 1.0) -> int | None:
         """With all else as it is; None if no number that may be chosen is enough."""
-        found = self._enough_replicas(design, traffic=traffic, speed=speed)
+        found = least(self._sized(design), lambda each: self.reaches(each, traffic, speed))
         return None if found is None else found.replicas
 
     def reaches(self, design: Design, traffic: float = 1.0, speed: float = 1.0) -> bool:
@@ -78,17 +76,42 @@ class Planner:
         """Whether this outcome of it does."""
         return not self.goals.shortfalls(design, outcome, self.price)
 
-    def _enough_replicas(
-        self, design: Design, most: int | None = None, traffic: float = 1.0, speed: float = 1.0
-    ) -> Design | None:
-        """With as much memory each as the budget leaves."""
-        last = self.space.most_replicas if most is None else most
-        designs = [
-            sized
-            for count in range(self.space.least_replicas, last + 1)
-            if (sized := self._within_budget(replace(design, replicas=count))) is not None
+    # ---- goals: as little as is enough -----------------------------------------------------------------------
+
+    def _cheapest(self) -> Design | None:
+        """With the fewest replicas, with these the least memory, and with these the best of all other choices."""
+        enough = self._fewest_replicas()
+        return None if enough is None else self._best_of(self._least_memory(enough))
+
+    def _fewest_replicas(self) -> Design | None:
+        """All other choices are the preferred ones, enough or not."""
+        sized = self._sized(self.space.largest)
+        enough = least(sized, self.reaches)
+        fewer = sized if enough is None else sized[: sized.index(enough)]
+        return self._fewest_with_others(fewer) or enough
+
+    def _fewest_with_others(self, sized: Sequence[Design]) -> Design | None:
+        """For which some other choice is enough. The last is asked first: each question is several simulations."""
+        return least(sized, self._can_reach) if sized and self._can_reach(sized[-1]) else None
+
+    def _least_memory(self, design: Design) -> Design:
+        smaller = [
+            replace(design, capacity_tokens=size)
+            for size in self.space.capacities
+            if size < design.capacity_tokens
         ]
-        return least(designs, lambda each: self.reaches(each, traffic, speed))
+        found = bisect_left(smaller, True, key=self._can_reach)
+        return smaller[found] if found < len(smaller) else design
+
+    def _can_reach(self, design: Design) -> bool:
+        """With some policy, order and routing."""
+        return self.reaches(design) or self.reaches(self._best_of(design))
+
+    def _sized(self, design: Design) -> list[Design]:
+        """By ascending replicas, with as much memory each as the budget leaves."""
+        counts = range(self.space.least_replicas, self.space.most_replicas + 1)
+        found = (self._within_budget(replace(design, replicas=count)) for count in counts)
+        return [each for each in found if each is not None]
 
     def _within_budget(self, design: Design) -> Design | None:
         """With less memory if need be; None if there is too little money, or memory, for any."""
@@ -99,41 +122,71 @@ class Planner:
                 return sized
         return None
 
+    # ---- a budget alone: as much as it buys ------------------------------------------------------------------
+
+    def _best_for_the_budget(self) -> Design | None:
+        """Of the sizes that it buys the cheapest that none beyond it is clearly better than."""
+        bought = self._bought()
+        return self._best_of(self._best(bought)) if bought else None
+
+    def _bought(self) -> list[Design]:
+        """Of each size as many replicas as can be had, if more than of a larger; of the largest half as many too."""
+        found: list[Design] = []
+        for size in reversed(self.space.capacities):
+            most = self._most_replicas(replace(self.space.largest, capacity_tokens=size))
+            if most is not None and (not found or most.replicas > found[-1].replicas):
+                found.append(most)
+        halves = found[:1]
+        while halves and halves[-1].replicas // 2 >= self.space.least_replicas:
+            halves.append(replace(halves[-1], replicas=halves[-1].replicas // 2))
+        return [*reversed(halves), *found[1:]]
+
+    def _most_replicas(self, design: Design) -> Design | None:
+        counts = range(self.space.most_replicas, self.space.least_replicas - 1, -1)
+        sized = (replace(design, replicas=count) for count in counts)
+        return next((each for each in sized if not self.goals.of_budget(each, self.price)), None)
+
+    # ---- which is better -------------------------------------------------------------------------------------
+
     def _best_of(self, design: Design) -> Design:
         """With the best of each choice other than memory and replicas, if together they are better than alone."""
         kinds = self.space.alternatives(design)
         self.trial.many([Case(each) for kind in kinds for each in kind])
-        chosen = [self._soonest((design, *kind)) for kind in kinds]
-        return self._soonest((design, *chosen, _together(design, chosen)))
+        chosen = [self._best((design, *kind)) for kind in kinds]
+        return self._best((design, *chosen, _together(design, chosen)))
 
-    def _soonest(self, designs: Sequence[Design]) -> Design:
-        """Whose first tokens come clearly sooner than with the first, if it reaches the goals; else the first."""
+    def _best(self, designs: Sequence[Design]) -> Design:
+        """The first, but for one that is better; and so on from that one."""
         outcomes = self.trial.many([Case(each) for each in designs])
         best = designs[0]
         for each in designs[1:]:
-            outcome = outcomes[Case(each)]
-            sooner = outcome.ttft_p95 < CLEARLY * outcomes[Case(best)].ttft_p95
-            best = each if sooner and not self.goals.of_service(outcome) else best
+            if self._is_better(each, outcomes[Case(each)], best, outcomes[Case(best)]):
+                best = each
         return best
 
-    def _least_memory(self, design: Design) -> Design:
-        """Where it is too little for `design`, another policy, order or routing may make it enough."""
-        sizes = [size for size in self.space.capacities if size < design.capacity_tokens]
-        found = bisect_left(sizes, True, key=lambda size: self.reaches(self._made_do(design, size)))
-        return self._made_do(design, sizes[found]) if found < len(sizes) else design
+    def _is_better(self, design: Design, outcome: Outcome, other: Design, than: Outcome) -> bool:
+        """Misses the goals by less; by as much, and is clearly sooner or hits clearly more; for a budget hits first."""
+        missed, others = self._missed(design, outcome), self._missed(other, than)
+        if missed != others:
+            return missed < others
+        sooner = _clearly_less(outcome.ttft_p95, than.ttft_p95)
+        more = _clearly_less(than.hit_rate, outcome.hit_rate)
+        return ((sooner, more) if self.goals.of_answers else (more, sooner)) > (0, 0)
 
-    def _made_do(self, design: Design, size: int) -> Design:
-        smaller = replace(design, capacity_tokens=size)
-        return smaller if self.reaches(smaller) else self._best_of(smaller)
+    def _missed(self, design: Design, outcome: Outcome) -> float:
+        """1 if it reaches all goals; each that it misses makes it more."""
+        return math.prod(short.ratio for short in self.goals.shortfalls(design, outcome, self.price))
 
     def _nearest(self) -> Design:
         """When nothing reaches the goals: what misses them by the least."""
         if not self.trial.rows:
-            return self._within_budget(self.space.largest) or self.space.largest
+            return replace(self.space.largest, capacity_tokens=self.space.capacities[0])
         return min(self.trial.rows, key=lambda row: self._distance(row.design, row.outcome)).design
 
-    def _distance(self, design: Design, outcome: Outcome) -> float:
-        return max((short.ratio for short in self.goals.shortfalls(design, outcome, self.price)), default=1.0)
+    def _distance(self, design: Design, outcome: Outcome) -> tuple[float, float]:
+        """By the goal that it misses most, and of equals by all of them."""
+        shorts = self.goals.shortfalls(design, outcome, self.price)
+        return max((short.ratio for short in shorts), default=1.0), self._missed(design, outcome)
 
     def _as_plan(self, design: Design) -> Plan:
         outcome = self.trial.one(design)
@@ -144,6 +197,11 @@ class Planner:
             None if self.price is None else self.price * design.replicas,
             self.trial.rows,
         )
+
+
+def _clearly_less(one: float, other: float) -> int:
+    """1 if it is, -1 if the other is, 0 if neither."""
+    return (one < CLEARLY * other) - (other < CLEARLY * one)
 
 
 def _together(design: Design, chosen: Iterable[Design]) -> Design:

@@ -89,8 +89,8 @@ class Run:
 
     @property
     def hit_rate(self) -> float:
-        """Prompt tokens reused per prompt token, of all that were admitted."""
-        asked = int(self.prompt_tokens[~self.refused].sum())
+        """Prompt tokens reused per prompt token, those of refused requests too."""
+        asked = int(self.prompt_tokens.sum())
         return int(self.reused.sum()) / asked if asked else 0.0
 
     @property
@@ -130,7 +130,7 @@ class Run:
                 "hit rate",
                 self.hit_rate,
                 "",
-                "prompt tokens reused / prompt tokens, at first admission, whole pages of "
+                "prompt tokens reused / prompt tokens, refused ones too, at first admission, whole pages of "
                 f"{self.setup.cache.page_size}, replies cached, caches {self.start} at the start",
             ),
             *_spread("ttft", self.ttft, "arrival to first token, of those that draw any"),

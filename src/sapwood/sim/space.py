@@ -10,8 +10,8 @@ from sapwood.errors import UsageError
 from sapwood.routing import RouterName
 from sapwood.sim.design import Design
 
-ROUTINGS: tuple[RouterName, ...] = ("prefix", "least-loaded", "session", "round-robin")
-"""Rules of `sapwood.routing`, the one that knows most first."""
+TRIED_ROUTINGS: tuple[RouterName, ...] = ("prefix", "least-loaded", "session", "round-robin")
+"""Rules of `sapwood.routing` worth trying, the one that knows most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Space:
     least_replicas: int = 1
     policies: tuple[EvictionName, ...] = ("default", "lru")
     orders: tuple[OrderName, ...] = ("default", "fcfs")
-    routings: tuple[RouterName, ...] = ROUTINGS[:2]
+    routings: tuple[RouterName, ...] = TRIED_ROUTINGS[:2]
     page_sizes: tuple[int, ...] = (1,)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ class WhatIf:
     change: str
     row: Row
     meets: bool
+    held: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,21 @@ class Shift:
     replicas: int | None
 
 
-def what_ifs(planner: Planner, design: Design) -> tuple[WhatIf, ...]:
-    """One change each; the first row is the design as it is."""
-    named = {"as planned": Case(design), **dict(_changes(design))}
+def what_ifs(planner: Planner, design: Design, most_tokens: int | None = None) -> tuple[WhatIf, ...]:
+    """One change each; the first row is the design as it is. Pools that hold no page are left out.
+
+    `most_tokens` are what a replica of this hardware holds; None where any size can be had.
+    """
+    changed = {change: case for change, case in _changes(design) if case.design.pool_tokens}
+    named = {"as planned": Case(design), **changed}
     outcomes = planner.trial.many(list(named.values()))
     return tuple(
-        WhatIf(change, Row(case, outcomes[case]), planner.meets(case.design, outcomes[case]))
+        WhatIf(
+            change,
+            Row(case, outcomes[case]),
+            planner.meets(case.design, outcomes[case]),
+            held=most_tokens is None or case.design.capacity_tokens <= most_tokens,
+        )
         for change, case in named.items()
     )
 

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.sim.cost import CostModel
+from sapwood.sim.demand import beyond_context
 from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.fleet_replay import fleet_replay
 from sapwood.sim.load import busy_seconds
@@ -43,6 +44,7 @@ class _Machine:
     cost: CostModel
     cache: CacheConfig
     scheduler: SchedulerConfig
+    context: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,17 @@ class _Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeRates:
-    """A judge whose times are those of `judge`, and whose hit rates and load are those of `trace`."""
+    """A judge whose times are those of `judge`, and whose hit rates and load are those of `trace`.
+
+    Of a request beyond `context` nothing is named in `trace`, see `without_names`.
+    """
 
     judge: Judge
     trace: Trace
     cost: CostModel
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    context: int | None = None
     workers: int | None = None
     progress: Progress | None = None
     _known: dict[_Question, _Whole] = field(default_factory=dict, init=False, repr=False)
@@ -84,7 +90,10 @@ class WholeRates:
             self._known.update(zip(asked, self._replayed(traffic, designs), strict=True))
 
     def _replayed(self, traffic: float, designs: list[Design]) -> list[_Whole]:
-        trace, machine = with_traffic(self.trace, traffic), _Machine(self.cost, self.cache, self.scheduler)
+        trace, machine = (
+            with_traffic(self.trace, traffic),
+            _Machine(self.cost, self.cache, self.scheduler, self.context),
+        )
         run = partial(
             in_parallel, jobs=designs, workers=self.workers, progress=self.progress, what="replaying"
         )
@@ -105,7 +114,7 @@ def _whole_of_stored(folder: Path, machine: _Machine, design: Design) -> _Whole:
 
 def _whole(trace: Trace, machine: _Machine, design: Design) -> _Whole:
     found = fleet_replay(trace, design, machine.cache, machine.cost)
-    served = ~found.refused
+    served = ~found.refused & ~beyond_context(trace, machine.context)
     busy = busy_seconds(
         trace.where(served), found.reused[served], machine.cost, machine.scheduler, design.capacity_tokens
     )
