@@ -15,7 +15,11 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reproduce(seeds: Sequence[int], *, progress: Callable[[str], None]) -> Reproduction:
+    def reproduce(
+        seeds: Sequence[int], *, workers: int | None, progress: Callable[[str], None]
+    ) -> Reproduction:
+        if workers is not None:
+            progress(f"{workers} workers")
         progress(f"seeds: 1 of {len(seeds)}")
         return Reproduction(
             tuple(seeds),
@@ -63,3 +67,8 @@ def test_the_table_has_both_figures_and_their_difference(capsys: Out) -> None:
     assert all(
         len(line) <= 120 for line in out.splitlines() if not line.startswith(("seeds", "best possible:"))
     )
+
+
+def test_workers_are_as_many_as_asked_for(capsys: Out) -> None:
+    assert main(["plan", "--reproduce", "--seeds", "1", "--workers", "3"]) == 0
+    assert "3 workers" in capsys.readouterr().err

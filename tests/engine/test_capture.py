@@ -129,8 +129,24 @@ def test_names_of_tenants_and_salts_are_not_told_and_equal_ones_stay_equal() -> 
     tenants = [rows[f"r{i}"]["tenant"] for i in range(4)]
     assert tenants[0] == tenants[1] != tenants[2]
     assert tenants[3] == ""
+    assert rows["r2"]["salt"] not in ("", tenants[0]), "a tenant and a salt of one name look alike"
     other_run = captured(requests[:1])
     assert other_run.rows[0]["tenant"] != tenants[0], "hashes of two runs must not be comparable"
+
+
+def test_a_name_that_is_no_text_is_captured_too() -> None:
+    asked = Request("one", prompt_of(9), greedy(1), Scope("\udcff", salt="\ud800"))
+    (row,) = captured([asked]).rows
+    assert row["finish"] == ["length"]
+    assert len(row["tenant"]) == len(row["salt"]) == 16
+
+
+def test_that_tenants_have_quotas_is_written_down() -> None:
+    kept = Kept()
+    loop = EngineLoop(new_rig().engine, capture=Capture(kept, {})).start()
+    loop.limit({"acme": 64, "beta": 32})
+    loop.shutdown()
+    assert kept.all("limited") == [{"limited": 2, "step": 0}]
 
 
 def test_a_request_that_is_aborted_is_written_down_too() -> None:
@@ -155,6 +171,7 @@ def test_what_runs_when_the_loop_ends_is_written_down() -> None:
     loop.shutdown()
     assert [row["finish"] for row in kept.rows] == [["abort"]]
     assert len(kept.clock) == kept.rows[0]["ended_step"]
+    assert kept.lines[-1] == {"end": len(kept.clock)}
 
 
 def test_a_flush_is_written_down_between_the_steps_where_it_was() -> None:

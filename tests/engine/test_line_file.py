@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import stat
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,123 @@ def test_a_file_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_line_that_its_writer_could_not_end_is_ended(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"value":1}\n{"val')
+    file = LineFile(path)
+    file.write({"value": 2})
+    file.close()
+    assert path.read_text() == '{"value":1}\n{"val\n{"value":2}\n'
+
+
+def test_only_files_are_closed_to_others_and_a_pipe_that_nobody_reads_is_told(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o640)
+    mode = stat.S_IMODE(pipe.stat().st_mode)
+    with pytest.raises(UsageError, match="cannot write") as caught:
+        LineFile(pipe)
+    assert "a pipe that is being read" in str(caught.value)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    LineFile(pipe).close()
+    os.close(reader)
+    assert stat.S_IMODE(pipe.stat().st_mode) == mode
+
+
+def test_a_file_that_cannot_be_closed_to_others_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    with pytest.raises(UsageError, match=r"cannot write .*: Operation not permitted"):
+        LineFile(tmp_path / "lines.jsonl")
+
+
+def test_a_line_that_is_no_json_is_lost_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "lines.jsonl"
+    file = LineFile(path)
+    with caplog.at_level(logging.WARNING, "sapwood.engine"):
+        file.write({"value": object()})
+        file.write({"value": {1, 2}})
+        file.write({"value": 3})
+        file.write({"value": object()})
+        file.close()
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"lost": 2},
+        {"value": 3},
+        {"lost": 1},
+    ]
+    (record,) = caplog.records
+    assert "cannot be written, and is left out: TypeError" in record.getMessage()
+
+
+def test_a_disk_that_was_full_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now, full = tmp_path / "lines.jsonl", [100.0], [False]
+    file = LineFile(path, clock=lambda: now[0])
+    write = os.write
+
+    def little(descriptor: int, data: bytes) -> int:
+        if descriptor != file._descriptor or not full[0]:
+            return write(descriptor, data)
+        if len(data) < 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:6])
+
+    monkeypatch.setattr(os, "write", little)
+    with caplog.at_level(logging.WARNING, "sapwood.engine"):
+        file.write({"value": 1})
+        until(lambda: path.read_text().count("\n") == 1)
+        full[0] = True
+        file.write({"value": 2})
+        until(lambda: file._unwritten == 1)
+        full[0] = False
+        now[0] += line_file.RETRY_SECONDS / 2
+        file.write({"value": 3})
+        until(lambda: file._unwritten == 2)
+        now[0] += line_file.RETRY_SECONDS / 2
+        file.write({"value": 4})
+        file.close()
+    assert path.read_text() == '{"value":1}\n{"valu\n{"lost":2}\n{"value":4}\n'
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path} cannot be written: No space left on device; lines are lost until it can be",
+        f"{path} can be written again",
+    ]
+
+
+def test_what_was_lost_last_is_told_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_file, "MOST_WAITING_BYTES", 300_000)
+    path = tmp_path / "slow"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    file = LineFile(path)
+    heavy = {"value": "x" * 200_000}
+    for _ in range(3):
+        file.write(heavy)
+    read: list[bytes] = []
+
+    def read_all() -> None:
+        while data := os.read(reader, 65536):
+            read.append(data)
+
+    thread = threading.Thread(target=read_all)
+    thread.start()
+    file.close()
+    thread.join()
+    os.close(reader)
+    assert [json.loads(line) for line in b"".join(read).splitlines()] == [heavy, {"lost": 2}]
+
+
 @pytest.mark.parametrize("name", ["no/such/folder/lines.jsonl", "."])
 def test_a_file_that_cannot_be_opened_is_told_at_once(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot write"):
@@ -39,17 +160,16 @@ def test_a_file_that_cannot_be_opened_is_told_at_once(name: str, tmp_path: Path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
-def test_a_full_disk_is_logged_once_and_the_rest_dropped(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(os, "fchmod", lambda *_: None)
     file = LineFile(Path("/dev/full"))
     with caplog.at_level(logging.WARNING, "sapwood.engine"):
         for value in range(3):
             file.write({"value": value})
         file.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "/dev/full cannot be written any more: No space left on device"
+        "/dev/full cannot be written: No space left on device; lines are lost until it can be"
     ]
 
 

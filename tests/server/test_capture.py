@@ -11,6 +11,7 @@ from sapwood.engine import LineFile, build_engine
 from sapwood.sim import read_trace
 from sapwood.sim.readers.capture import read_capture
 from sapwood.sim.readers.source import Source
+from sapwood.sim.recorded import simulate_again
 from server.conftest import serving_built
 
 PROMPT = "once upon a time there was a tree"
@@ -36,6 +37,8 @@ def test_what_a_client_asks_is_there_to_be_replayed(tmp_path: Path) -> None:
     assert run.header.fields["scheduler"]["chunk_tokens"] == 8
     assert run.header.fields["capacity_pages"] == built.facts.capacity_pages
     assert run.gaps == []
+    assert run.ended
+    assert simulate_again(run).simulated.reused.tolist() == reused
     assert "secret" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

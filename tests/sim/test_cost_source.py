@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.rig import greedy, prompt_of
 from sapwood.errors import UsageError
 from sapwood.sim.cost import StepShape
 from sapwood.sim.cost_source import cost_from
@@ -14,6 +15,7 @@ from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
 from sapwood.sim.model_shape import shape_named
 from sapwood.sim.profile import LayerProfile, ProfileCost
+from sapwood.types import Request
 from sim.test_recorded import captured, crowd
 
 MODEL, HARDWARE = shape_named("llama-3-8b"), hardware_named("h100")
@@ -43,9 +45,41 @@ def test_what_says_nothing_of_times_is_told(tmp_path: Path) -> None:
         cost_from(str(tmp_path / "none"), MODEL, HARDWARE)
     assert raised.value.hint is not None
     assert "formula" in raised.value.hint
-    (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(UsageError, match=r"empty\.jsonl"):
-        cost_from(str(tmp_path / "empty.jsonl"), MODEL, HARDWARE)
-    (tmp_path / "other.json").write_text("[]")
-    with pytest.raises(UsageError, match="no result of `sapwood bench serve`"):
-        cost_from(str(tmp_path / "other.json"), MODEL, HARDWARE)
+    for name, text in (("empty.jsonl", ""), ("other.json", "[]"), ("trace.jsonl", '{"hash_ids": []}\n' * 2)):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UsageError, match=rf"{name} is neither a capture nor a result of `sapwood bench"):
+            cost_from(str(tmp_path / name), MODEL, HARDWARE)
+
+
+def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    captured(tmp_path / "run.json", crowd())
+    assert cost_from(str(tmp_path / "run.json"), MODEL, HARDWARE).name.startswith("fitted to run.json: ")
+
+
+def test_runs_that_cannot_be_simulated_are_left_out_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    several = [Request(f"r{i}", prompt_of(30, i), greedy(4, n=2)) for i in range(3)]
+    captured(path, several)
+    with pytest.raises(
+        UsageError, match=r"no times can be taken from .*: 3 of 3 requests drew several"
+    ) as raised:
+        cost_from(str(path), MODEL, HARDWARE)
+    assert raised.value.hint is not None
+    captured(path, crowd())
+    assert cost_from(str(path), MODEL, HARDWARE).name.startswith("fitted to run.jsonl, 1 of 2 runs: ")
+
+
+def test_runs_of_several_models_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for model in ("one", "two"):
+        captured(tmp_path / "part", crowd())
+        part = (
+            (tmp_path / "part")
+            .read_text()
+            .replace("{", f'{{"model": "{model}", "fingerprint": "{model}", ', 1)
+        )
+        with path.open("a", encoding="utf-8") as file:
+            file.write(part)
+        (tmp_path / "part").unlink()
+    with pytest.raises(UsageError, match="runs of several models: one, two"):
+        cost_from(str(path), MODEL, HARDWARE)

@@ -104,5 +104,5 @@ def test_too_few_measurements_and_files_of_something_else_are_told(tmp_path: Pat
     with pytest.raises(UsageError, match="has 1 measurements; at least 4"):
         fit("few", [Observation.of_prompt("", 1.0, 10, 0, 8)])
     (tmp_path / "other.json").write_text("[]")
-    with pytest.raises(UsageError, match="no result of `sapwood bench serve`"):
+    with pytest.raises(UsageError, match="nor a result of `sapwood bench serve`"):
         fit_bench(tmp_path / "other.json")

@@ -111,6 +111,41 @@ def test_latent_attention_is_refused() -> None:
         shape_of_config(LLAMA_3_8B | {"kv_lora_rank": 512}, "x")
 
 
+WINDOWED = LLAMA_3_8B | {"sliding_window": 1024, "max_position_embeddings": 131072}
+
+
+@pytest.mark.parametrize(
+    ("config", "sliding"),
+    [
+        (WINDOWED, 32),
+        (WINDOWED | {"layer_types": ["sliding_attention"] * 24 + ["full_attention"] * 8}, 24),
+        (WINDOWED | {"sliding_window_pattern": 6}, 27),
+        ({"text_config": WINDOWED}, 32),
+        (WINDOWED | {"use_sliding_window": False}, 0),
+        (WINDOWED | {"layer_types": ["full_attention"] * 32}, 0),
+        (WINDOWED | {"sliding_window": None}, 0),
+        (WINDOWED | {"max_position_embeddings": 1024}, 0),
+    ],
+)
+def test_windows_are_told(config: dict[str, Any], sliding: int) -> None:
+    notes = shape_of_config(config, "x").notes
+    assert [note.split(" look")[0] for note in notes] == [f"{sliding} of 32 layers"] * bool(sliding)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "weights are quantized (mxfp4)"),
+        ({"torch_dtype": "float32"}, "weights are stored as float32"),
+        ({"dtype": "bfloat16"}, None),
+        ({"torch_dtype": "float16"}, None),
+    ],
+)
+def test_weights_of_other_than_two_bytes_are_told(config: dict[str, Any], said: str | None) -> None:
+    notes = shape_of_config(LLAMA_3_8B | config, "x").notes
+    assert [said is not None and note.startswith(said) for note in notes] == [True] * (said is not None)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"layers": 0}, {"context": 0}, {"weight_bytes": 0.0}, {"active_parameters": 11}]
 )

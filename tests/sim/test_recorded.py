@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.rig import Rig, greedy, prompt_of
-from sapwood.config import CacheConfig, SchedulerConfig, SpeculateName
+from sapwood.config import CacheConfig, OrderName, SchedulerConfig, SpeculateName
 from sapwood.engine import Capture, EngineLoop
 from sapwood.errors import UsageError
 from sapwood.sim.fitted import Observation, fit
-from sapwood.sim.readers.capture import CapturedRun, read_capture
+from sapwood.sim.readers.capture import CapturedRun, StepTimes, read_capture
 from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import Again, simulate_again
-from sapwood.types import Request, Scope
+from sapwood.types import Request, Retain, Scope
 
 ENDS = (3, 7)
 """Some answers end before they are as long as was asked for."""
@@ -34,23 +35,30 @@ class ToFile:
             print(json.dumps(line), file=file)
 
 
-def captured(path: Path, requests: Iterable[Request], speculate: SpeculateName) -> CapturedRun:
+def captured(
+    path: Path,
+    requests: Iterable[Request],
+    speculate: SpeculateName = "off",
+    policy: OrderName = "default",
+    meanwhile: Callable[[EngineLoop], object] = lambda _: None,
+) -> CapturedRun:
     """Several clients at once, through a real loop with its own clock."""
-    rig = Rig(512, chunk=48, max_running=3, policy="default", context=1024, eos=ENDS, speculate=speculate)
+    rig = Rig(512, chunk=48, max_running=3, policy=policy, context=1024, eos=ENDS, speculate=speculate)
     header = {
         "capacity_pages": 512,
         "context": 1024,
         "cache": asdict(CacheConfig(page_size=1)),
-        "scheduler": asdict(SchedulerConfig(48, 3, schedule_policy="default", speculate=speculate)),
+        "scheduler": asdict(SchedulerConfig(48, 3, schedule_policy=policy, speculate=speculate)),
     }
     loop = EngineLoop(rig.engine, capture=Capture(ToFile(path), header)).start()
     try:
         with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda one: list(loop.generate_blocking(one)), requests))
+            answers = pool.map(lambda one: list(loop.generate_blocking(one)), requests)
+            meanwhile(loop)
+            list(answers)
     finally:
         loop.shutdown()
-    (run,) = read_capture(Source(path))
-    return run
+    return read_capture(Source(path))[-1]
 
 
 def crowd() -> list[Request]:
@@ -77,6 +85,89 @@ def test_a_captured_run_simulated_has_its_hits_and_order(tmp_path: Path, specula
     assert again.simulated.reused.sum() > 0
     assert again.simulated.evicted_tokens > 0
     assert (again.simulated.output_tokens < [request.params.max_tokens or 0 for request in crowd()]).any()
+
+
+@pytest.mark.parametrize("speculate", ["off", "auto"])
+def test_what_requests_ask_for_besides_is_done_again(tmp_path: Path, speculate: SpeculateName) -> None:
+    """Some reuse nothing, some are more urgent, some want to be kept, some may be as long as fits."""
+    asked = []
+    for i, request in enumerate(crowd()):
+        params = replace(request.params, max_tokens=None) if i == 7 else request.params
+        wishes = (Retain(50, None, 0, 40),) if i % 5 == 0 else ()
+        others = replace(request, priority=i % 3 - 1, reuse=i % 4 != 1, retain=wishes)
+        asked.append(replace(others, params=params))
+    run = captured(tmp_path / "run.jsonl", asked, speculate, "priority")
+    again = simulate_again(run)
+    expect_equal(again)
+    assert again.simulated.reused.sum() > 0
+    assert all(
+        again.simulated.reused[n] == 0 for n, one in enumerate(run.requests) if int(one.id[1:]) % 4 == 1
+    )
+
+
+def test_a_flush_in_the_midst_is_done_again(tmp_path: Path) -> None:
+    def flush(loop: EngineLoop) -> None:
+        while loop.stats().finished < 6:
+            time.sleep(0.001)
+        loop.flush_blocking()
+
+    requests = [Request(f"r{i}", prompt_of(120), greedy(4 + i % 9)) for i in range(30)]
+    run = captured(tmp_path / "run.jsonl", requests, meanwhile=flush)
+    assert 0 < run.flushes[0].step < len(run.steps)
+    expect_equal(simulate_again(run))
+    run.flushes.clear()
+    with pytest.raises(UsageError, match=r"request r\d+ reused \d+ tokens, in its simulation \d+|steps"):
+        simulate_again(run)
+
+
+def test_what_cannot_be_done_again_is_told_with_all_reasons(tmp_path: Path) -> None:
+    def abort(loop: EngineLoop) -> None:
+        events = loop.generate_blocking(Request("gone", prompt_of(9), greedy(400, ignore_eos=True)))
+        next(events)
+        events.close()  # type: ignore[attr-defined]
+
+    asked = crowd()[:6]
+    asked[2] = replace(asked[2], params=greedy(5, n=2))
+    asked[3] = replace(asked[3], params=greedy(5, prompt_logprobs=1))
+    run = captured(tmp_path / "run.jsonl", asked, meanwhile=abort)
+    run.gaps.append("pins held pages")
+    with pytest.raises(UsageError) as caught:
+        simulate_again(run)
+    for reason in (
+        "pins held pages",
+        "1 of 7 requests were aborted",
+        "1 of 7 requests drew several samples",
+        "1 of 7 requests wanted scores",
+    ):
+        assert reason in caught.value.message
+    assert caught.value.hint is not None
+
+
+def test_a_run_of_which_something_else_comes_is_told(tmp_path: Path) -> None:
+    run = captured(tmp_path / "run.jsonl", crowd())
+    whole = list(run.steps)
+    run.steps = [*whole, StepTimes(whole[-1].began + 9, whole[-1].began + 10)]
+    with pytest.raises(
+        UsageError, match=rf"it took {len(whole) + 1} steps, its simulation takes {len(whole)}"
+    ):
+        simulate_again(run)
+    run.steps = whole[:-1]
+    with pytest.raises(UsageError, match="the clock of the last steps is missing"):
+        simulate_again(run)
+    run.steps = whole
+    run.ended = False
+    with pytest.raises(UsageError, match="not stopped in the ordinary way"):
+        simulate_again(run)
+    run.ended = True
+    last = run.requests[-1]
+    later = replace(last.row, fields={**last.row.fields, "ended": last.row.real("ended") + 1.0})
+    run.requests[-1] = replace(last, row=later)
+    with pytest.raises(UsageError, match=rf"request {last.id} ended after"):
+        simulate_again(run)
+    run.requests[-1] = last
+    run.requests[5] = replace(run.requests[5], reused=run.requests[5].reused + 1)
+    with pytest.raises(UsageError, match=rf"request {run.requests[5].id} reused"):
+        simulate_again(run)
 
 
 def test_its_steps_can_be_fitted(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +45,54 @@ def test_no_more_processes_than_jobs_or_cores() -> None:
     assert processes([1, 2, 3], 2) == 2
     assert processes([1], 4) == processes([], None) == 1
     assert processes(range(1000), None) == cores() >= 1
+
+
+CALLER = """
+import time
+from sapwood.sim.workers import in_parallel
+try:
+    in_parallel(time.sleep, JOBS, workers=2, progress=lambda text: print(text, flush=True))
+except BaseException as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+def begun(jobs: str) -> subprocess.Popen[str]:
+    """Of a group of its own, as a shell would start it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", CALLER.replace("JOBS", jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def last_words(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Both streams up to their ends: nobody holds them open any more."""
+    try:
+        return process.communicate(timeout=45)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def test_ctrl_c_ends_all_processes_soon_and_in_silence() -> None:
+    process = begun("[0, 0, 600, 600]")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["jobs: 1 of 4\n", "jobs: 2 of 4\n"]
+    os.killpg(process.pid, signal.SIGINT)
+    assert last_words(process) == ("KeyboardInterrupt\n", "")
+
+
+def test_ctrl_c_while_processes_begin_is_not_lost() -> None:
+    process = begun("[600] * 50 if not print('begins', flush=True) else []")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begins\n"
+    os.killpg(process.pid, signal.SIGINT)
+    assert last_words(process) == ("KeyboardInterrupt\n", "")
+
+
+def test_an_error_does_not_wait_for_the_other_processes() -> None:
+    assert last_words(begun("[600, -1, *[600] * 20]")) == ("ValueError\n", "")

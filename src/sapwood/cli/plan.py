@@ -162,13 +162,13 @@ def plan(
             parser=size("--bandwidth"),
         ),
     ] = None,
-    times: Annotated[
+    cost: Annotated[
         str | None,
         typer.Option(
-            "--times",
+            "--cost",
             metavar="formula|FILE",
             help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
-            parser=filled("--times"),
+            parser=filled("--cost"),
         ),
     ] = None,
     memory: Annotated[
@@ -208,6 +208,22 @@ def plan(
             parser=filled("--tokenizer"),
         ),
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="For what a trace leaves open: when its sessions begin, or, of statistics, all.",
+            parser=whole("--seed", 0),
+        ),
+    ] = None,
+    in_a_row: Annotated[
+        bool,
+        typer.Option(
+            "--in-a-row",
+            help="Sessions whose beginnings are not known come one after another, not interleaved.",
+        ),
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -269,26 +285,28 @@ def plan(
         "--peak": peak,
         "--mfu": mfu,
         "--bandwidth": bandwidth,
-        "--times": times,
+        "--cost": cost,
         "--memory": memory,
         "--price": price,
         "--chunk-tokens": chunk_tokens,
         "--max-running": max_running,
         "--tokenizer": tokenizer,
+        "--seed": seed,
+        "--in-a-row": in_a_row or None,
         "--limit": limit,
         "--duration": until,
         "--timed": timed,
         "--full": full or None,
-        "--workers": workers,
         "--html": html,
     }
     _check(reproduce, of_trace, {"--seeds": seeds, "--any-seeds": any_seeds or None})
     if reproduce:
         from sapwood.cli.plan_reproduce import plan_reproduce
 
-        return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, as_json=json)
+        return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, workers=workers, as_json=json)
+    from sapwood.cli.plan_cost import assumed, cost_named
     from sapwood.cli.plan_trace import plan_trace
-    from sapwood.sim import FORMULA, cost_from, shape_named
+    from sapwood.sim import shape_named
 
     values = {
         "capacities": None if capacity is None else amounts("--capacity")(capacity),
@@ -303,7 +321,7 @@ def plan(
         Path(trace or ""),
         model,
         replica,
-        cost_from(times or FORMULA, model, replica),
+        cost_named(cost, model, replica),
         replicas=replicas,
         page_size=page_size,
         schedule_policy=schedule_policy,
@@ -315,6 +333,9 @@ def plan(
         timed=timed,
         full=full,
         workers=workers,
+        seed=seed or 0,
+        in_a_row=in_a_row,
+        assumed=assumed(cost, {"--model-shape": model_shape, "--hardware": hardware or memory}),
         command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )

@@ -56,8 +56,10 @@ class Ask:
     capacities, policies: of the curves; none of them is those that suit the trace.
     page_size, schedule_policy, routing, replicas: held, where they are given.
     timed: so many requests in a row, the busiest, are simulated in time; None is as many as are soon done, 0 none.
+    seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
+    assumed: flags that nobody gave although `cost` was measured on what they name.
     """
 
     path: Path
@@ -78,9 +80,12 @@ class Ask:
     limit: int | None = None
     duration: float | None = None
     timed: int | None = None
+    seed: int = 0
+    in_a_row: bool = False
     full: bool = False
     workers: int | None = None
     command: str = ""
+    assumed: tuple[str, ...] = ()
 
     @property
     def kv_bytes(self) -> float:

@@ -21,11 +21,11 @@ _DIGITS: Mapping[str, str] = MappingProxyType(
 """By unit; all others have one after the point."""
 
 
-def plan_reproduce(count: int, *, any_seeds: bool, as_json: bool) -> None:
+def plan_reproduce(count: int, *, any_seeds: bool, workers: int | None, as_json: bool) -> None:
     """Prints a table, or the JSON document. Progress goes to stderr."""
     seeds = tuple(range(count)) if any_seeds else seeds_like_the_text(count)
     with Talk().working("simulating") as step:
-        found = reproduce(seeds, progress=step)
+        found = reproduce(seeds, workers=workers, progress=step)
     chosen = (
         "the first ones, whatever their trace"
         if any_seeds

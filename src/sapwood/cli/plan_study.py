@@ -173,7 +173,7 @@ class Study:
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
                 for rate in unbounded_rates(trace, COUNTED)
             ),
-            (*trace.notes, *self._refusals()),
+            (*trace.notes, *self._refusals(), *self._warnings()),
         )
 
     def _refusals(self) -> Iterator[str]:
@@ -189,6 +189,15 @@ class Study:
             yield (
                 f"{refused - demand.beyond_context:,} {all_of} what a replica holds, {ask.most_tokens:,} tokens with "
                 "their replies: they are refused"
+            )
+
+    def _warnings(self) -> Iterator[str]:
+        ask = self.ask
+        yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
+        if ask.assumed:
+            yield (
+                f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
+                f"{' and '.join(ask.assumed)} as they were where it was measured"
             )
 
     def _machine(self) -> Machine:

@@ -40,7 +40,8 @@ def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool
 def study(ask: Ask, tokenizer: str, progress: Progress) -> Report:
     """Takes as long as curves and simulations need. Raises UsageError."""
     progress(f"reading: {ask.path}")
-    trace = read_trace(ask.path, tokenize=tokenizer_named(tokenizer, progress))
+    tokenize = tokenizer_named(tokenizer, progress)
+    trace = read_trace(ask.path, tokenize=tokenize, seed=ask.seed, in_a_row=ask.in_a_row)
     progress(f"counting: {len(trace):,} requests")
     found = Study.of(ask, trace)
     timed = TimedStudy.of(found, progress)

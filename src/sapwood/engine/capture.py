@@ -6,6 +6,8 @@ A file has, one JSON object a line,
     {"request": id, …}            as a request ends: its tokens, its answer's, what was reused
     {"steps": first, …}           between them: the clock of each step
     {"flush": …}  {"held": …}     what else touched the cache
+    {"limited": …}                tenants have quotas
+    {"end": steps}                as it stops in the ordinary way: nothing is missing
 
 Steps are counted from 0; a step is a call of `Engine.schedule`. Times are seconds since the server began. Tenants and
 salts are there as keyed hashes: equal ones look alike within a run of the server, and nothing else can be told.
@@ -64,6 +66,8 @@ class Witness(Protocol):
     def flushed(self, now: float) -> None: ...
 
     def holds(self, tokens: int) -> None: ...
+
+    def limits(self, tenants: int) -> None: ...
 
     def end(self) -> None: ...
 
@@ -124,8 +128,13 @@ class Capture:
             self._held = tokens
             self._lines.write({"held": tokens, "step": self._steps})
 
+    def limits(self, tenants: int) -> None:
+        """So many tenants may keep no more than a quota."""
+        self._lines.write({"limited": tenants, "step": self._steps})
+
     def end(self) -> None:
         self._tell_steps()
+        self._lines.write({"end": self._steps})
 
     def _see(self, event: Event) -> None:
         row = self._open.get(event.request_id)
@@ -157,9 +166,9 @@ class Capture:
             "step": row.step,
             "started_step": row.started_step,
             "ended_step": self._steps,
-            "tenant": self._hashed(request.scope.tenant),
+            "tenant": self._hashed("tenant", request.scope.tenant),
             "adapter": request.scope.adapter,
-            "salt": self._hashed(request.scope.salt),
+            "salt": self._hashed("salt", request.scope.salt),
             "prompt": request.prompt,
             "outputs": [row.outputs.get(sample, []) for sample in samples],
             "finish": [row.finish.get(sample, "error") for sample in samples],
@@ -186,10 +195,12 @@ class Capture:
     def _since(self, now: float) -> float:
         return now - self._began
 
-    def _hashed(self, name: str) -> str:
+    def _hashed(self, what: str, name: str) -> str:
+        """Equal names of the same kind look alike, and nobody sees that a tenant is named as a salt is."""
         if not name:
             return ""
-        return hashlib.blake2b(name.encode(), key=self._secret, digest_size=8).hexdigest()
+        data, person = name.encode("utf-8", "surrogatepass"), what.encode()
+        return hashlib.blake2b(data, key=self._secret, person=person, digest_size=8).hexdigest()
 
 
 class NoCapture:
@@ -208,6 +219,8 @@ class NoCapture:
     def flushed(self, now: float) -> None: ...
 
     def holds(self, tokens: int) -> None: ...
+
+    def limits(self, tenants: int) -> None: ...
 
     def end(self) -> None: ...
 

@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import queue
+import stat
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +20,56 @@ _log = logging.getLogger("sapwood.engine")
 MOST_WAITING = 4096
 """Lines that may wait for the disk; what comes beyond them is counted and lost."""
 
+MOST_WAITING_BYTES = 64 * 2**20
+"""The same, by memory. A line that is larger may wait alone."""
+
+RETRY_SECONDS = 10.0
+"""After a disk took nothing, until it is tried again."""
+
 _FLUSH_SECONDS = 5.0
 """How long `close` waits for a disk."""
+
+_BYTES_A_VALUE = 36
+"""An int and its place in a list."""
 
 
 class LineFile:
     """A file that only its owner reads (mode 0600), with one JSON object per line, each flushed as it is written.
 
-    When it cannot be written any more that is logged once, and the rest is dropped.
+    While it cannot be written, lines are lost; that is logged once, and how many is the next line that it takes. A
+    line that was cut, now or by whoever wrote before, stays as it is and is ended.
 
     Args:
         path: made if it is not there, else appended to. Raises UsageError if it cannot be opened.
+        clock: seconds that only rise.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock = clock
         self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MOST_WAITING)
+        self._put_bytes = self._taken_bytes = 0  # Each is changed by one thread alone.
         self._lost = 0
-        self._broken = False
+        self._unwritten = 0
+        self._told_broken = self._told_odd = False
+        self._retry_at: float | None = None
         self._descriptor = _open(path)
+        self._torn = _is_torn(self._descriptor, path)
         self._thread = threading.Thread(target=self._run, name="sapwood-lines", daemon=True)
         self._thread.start()
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Returns at once. The object must not change any more. One caller at a time."""
+        size = _size(line)
+        waiting = self._put_bytes - self._taken_bytes
         try:
+            if waiting and waiting + size > MOST_WAITING_BYTES:
+                raise queue.Full
             if self._lost:
                 self._waiting.put_nowait({"lost": self._lost})
                 self._lost = 0
             self._waiting.put_nowait(line)
+            self._put_bytes += size
         except queue.Full:
             self._tell_once(f"{self._path} is written too slowly; what does not fit is left out")
             self._lost += 1
@@ -56,37 +79,120 @@ class LineFile:
         if not self._thread.is_alive():
             return
         try:
+            if self._lost:
+                self._waiting.put({"lost": self._lost}, timeout=_FLUSH_SECONDS)
+                self._lost = 0
             self._waiting.put(None, timeout=_FLUSH_SECONDS)
             self._thread.join(_FLUSH_SECONDS)
         except queue.Full:
             _log.warning("%s could not be written to its end", self._path)
 
-    def _run(self) -> None:
-        with os.fdopen(self._descriptor, "wb", buffering=0) as file:
-            while (line := self._waiting.get()) is not None:
-                if not self._broken:
-                    self._append(file.fileno(), json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    # ---- in the thread ---------------------------------------------------------------------------------------
 
-    def _append(self, descriptor: int, line: bytes) -> None:
+    def _run(self) -> None:
+        with os.fdopen(self._descriptor, "wb", buffering=0):
+            while (line := self._waiting.get()) is not None:
+                self._take(line)
+                self._taken_bytes += 0 if "lost" in line else _size(line)
+            if self._unwritten:
+                self._append(b"")
+
+    def _take(self, line: Mapping[str, Any]) -> None:
         try:
-            while line:
-                line = line[os.write(descriptor, line) :]
+            data = _encoded(line)
+        except Exception as error:  # Whatever is wrong with one line, the others are to be written.
+            self._unwritten += 1
+            if not self._told_odd:
+                _log.error("a line of %s cannot be written, and is left out: %r", self._path, error)
+            self._told_odd = True
+            return
+        if self._retry_at is not None and self._clock() < self._retry_at:
+            self._unwritten += int(line.get("lost", 1))
+            return
+        if not self._append(data):
+            self._unwritten += int(line.get("lost", 1))
+
+    def _append(self, data: bytes) -> bool:
+        """Whether it is written; before it, what had to be said."""
+        try:
+            if self._torn:
+                self._write(b"\n")
+            if self._unwritten:
+                self._write(_encoded({"lost": self._unwritten}))
+                self._unwritten = 0
+            self._write(data)
         except OSError as error:
-            self._broken = True
-            _log.error("%s cannot be written any more: %s", self._path, error.strerror or error)
+            self._retry_at = self._clock() + RETRY_SECONDS
+            if not self._told_broken:
+                what = "%s cannot be written: %s; lines are lost until it can be"
+                _log.error(what, self._path, error.strerror or error)
+            self._told_broken = True
+            return False
+        if self._retry_at is not None:
+            _log.warning("%s can be written again", self._path)
+        self._retry_at, self._told_broken = None, False
+        return True
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            written = os.write(self._descriptor, data)
+            self._torn = data[written - 1 : written] != b"\n"
+            data = data[written:]
 
     def _tell_once(self, what: str) -> None:
         if not self._lost:
             _log.warning("%s", what)
 
 
+def _encoded(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _size(value: object) -> int:
+    """Bytes of memory, about, as far as lists and texts go."""
+    if isinstance(value, Mapping):
+        return sum(map(_size, value.values())) + _BYTES_A_VALUE
+    if isinstance(value, str):
+        return len(value) + _BYTES_A_VALUE
+    if not isinstance(value, list | tuple) or not value:
+        return _BYTES_A_VALUE
+    inner = sum(map(_size, value)) if isinstance(value[0], list | tuple | str | Mapping) else 0
+    return inner + len(value) * _BYTES_A_VALUE
+
+
 def _open(path: Path) -> int:
+    # A pipe that nobody reads would be waited for without an end: such a one is refused.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags, 0o600)
     except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror or error}", hint="name a file in a folder that is there"
-        ) from None
-    if not os.path.samestat(os.fstat(descriptor), os.stat(os.devnull)):
-        os.fchmod(descriptor, 0o600)  # One that was there before may have been open to others.
+        raise _cannot(path, error) from None
+    try:
+        os.set_blocking(descriptor, True)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)  # One that was there before may have been open to others.
+    except OSError as error:
+        os.close(descriptor)
+        raise _cannot(path, error) from None
     return descriptor
+
+
+def _is_torn(descriptor: int, path: Path) -> bool:
+    """Whether the last line has no end, as its writer died in the midst of it."""
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or not about.st_size:
+        return False
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError as error:
+        os.close(descriptor)
+        raise _cannot(path, error) from None
+
+
+def _cannot(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="name a file of your own in a folder that is there, or a pipe that is being read",
+    )

@@ -142,7 +142,7 @@ class EngineLoop:
 
     def limit(self, most_tokens: Mapping[str, int]) -> None:
         """Say before the first request how many tokens some tenants may keep; see `PrefixCache.limit`. Blocks."""
-        self.call(lambda engine: engine.cache.limit(most_tokens)).result()
+        self.call(lambda engine: self._limit(engine, most_tokens)).result()
 
     def publish(self, prefixes: Mapping[str, tuple[int, ...]]) -> None:
         """Compute prompts, by name, for all tenants to read, before the first request. Blocks. Raises UsageError."""
@@ -307,6 +307,10 @@ class EngineLoop:
             self._stats = self._engine.stats()  # Before the answer, as in `_publish`.
             self._capture_call(result)
             answer.set_result(result)
+
+    def _limit(self, engine: Engine, most_tokens: Mapping[str, int]) -> None:
+        engine.cache.limit(most_tokens)
+        self._capture.limits(len(most_tokens))
 
     def _capture_call(self, result: object) -> None:
         if isinstance(result, Flushed):

@@ -23,7 +23,9 @@ def fit_bench(path: str | Path, scheduler: SchedulerConfig | None = None) -> Fit
         seen = list(observations(results["rows"], chunk))
         name = f"fitted to {Path(path).name} ({results['regime']['model']}, {results['machine']['cpu']})"
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no result of `sapwood bench serve`: {error!r}") from error
+        raise UsageError(
+            f"{path} is neither a capture nor a result of `sapwood bench serve`: {error!r}"
+        ) from error
     return fit(name, seen, chunk)
 
 

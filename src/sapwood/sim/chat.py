@@ -4,7 +4,8 @@
     turn 2   system | user 1 | reply 1 | user 2                 -> reply 2
     turn 3   system | user 1 | reply 1 | user 2 | reply 2 | …
 
-Vectorised: an hour of a million requests is drawn in seconds. A seed is a trace: the same bits anywhere.
+Vectorised: an hour of a million requests is drawn in seconds. A seed is a trace: the same as long as
+numpy's generators draw the same (they may change with its releases, and logarithms in the last bit with the machine).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sapwood.errors import UsageError
@@ -12,7 +13,7 @@ from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import Hardware
 from sapwood.sim.model_shape import ModelShape
 from sapwood.sim.profile import LayerProfile, ProfileCost, is_profile
-from sapwood.sim.readers.capture import read_capture
+from sapwood.sim.readers.capture import CapturedRun, is_capture, read_capture
 from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import setup_of, simulate_again
 
@@ -24,8 +25,8 @@ def cost_from(source: str, model: ModelShape, hardware: Hardware) -> CostModel:
 
     Args:
         source: `formula`, which model and hardware are for; what the three files of a layer profile share; the results
-            of our serving bench; or a capture, whose steps are fitted. Measurements are of one model and machine, and
-            it is the caller's to name the same.
+            of our serving bench; or a capture, whose steps are fitted. What a file is, is told by what is in it.
+            Measurements are of one model and machine, and it is the caller's to name the same.
     """
     if source == FORMULA:
         return FlopCost(model, hardware)
@@ -35,20 +36,43 @@ def cost_from(source: str, model: ModelShape, hardware: Hardware) -> CostModel:
     if not path.is_file():
         raise UsageError(
             f"times cannot come from {source}: there is no such file",
-            hint=f"{FORMULA}; a capture; results of sapwood bench serve --out; or what the files of a layer profile share",
+            hint=f"{FORMULA}; a capture; results of sapwood bench serve --out; or what the files of a profile share",
         )
-    if path.suffix == ".json":
-        return fit_bench(path)
-    return fit_capture(path)
+    return fit_capture(path) if is_capture(Source(path)) else fit_bench(path)
 
 
 def fit_capture(path: Path) -> FittedCost:
-    """The steps of the captured runs, simulated again to know what each computed. Raises UsageError."""
+    """The steps of the captured runs, simulated again to know what each computed.
+
+    Runs that cannot be simulated are left out, and the name says so. Raises UsageError if none can, or if they are not
+    of one model.
+    """
+    runs = read_capture(Source(path))
+    usable: list[CapturedRun] = []
     seen: list[Observation] = []
-    chunk = 0
-    for run in read_capture(Source(path)):
-        again = simulate_again(run)
+    reason: UsageError | None = None
+    for run in runs:
+        try:
+            again = simulate_again(run)
+        except UsageError as error:
+            reason = reason or error
+            continue
+        usable.append(run)
         pairs = zip(again.shapes, again.run_seconds, strict=True)
         seen += [Observation.of_step(shape, seconds) for shape, seconds in pairs]
-        chunk = max(chunk, setup_of(run).scheduler.chunk_tokens)
-    return fit(f"fitted to {path.name}", seen, chunk)
+    if not usable:
+        assert reason is not None
+        raise UsageError(f"no times can be taken from {path}: {reason.message}", hint=reason.hint)
+    _expect_one_model(path, usable)
+    chunk = max(setup_of(run).scheduler.chunk_tokens for run in usable)
+    part = f", {len(usable)} of {len(runs)} runs" if len(usable) < len(runs) else ""
+    return fit(f"fitted to {path.name}{part}", seen, chunk)
+
+
+def _expect_one_model(path: Path, runs: Sequence[CapturedRun]) -> None:
+    models = {str(run.header.fields.get("fingerprint")): run.header.fields.get("model") for run in runs}
+    if len(models) > 1:
+        raise UsageError(
+            f"{path} holds runs of several models: {', '.join(map(str, models.values()))}",
+            hint="capture each into a file of its own",
+        )

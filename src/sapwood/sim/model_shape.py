@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ class ModelShape:
         name: for people.
         parameters: of all weights.
         layers, heads, kv_heads, head_dim: of its attention; all layers alike, none with a window.
+        notes: what of it is counted otherwise than it is, for people.
         kv_element_bytes: of one number in a page.
         weight_bytes: of one parameter.
         active_parameters: that one token is multiplied with; None where it is all (no experts).
@@ -36,6 +37,7 @@ class ModelShape:
     weight_bytes: float = 2.0
     active_parameters: int | None = None
     context: int | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         whole = (
@@ -128,7 +130,39 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> ModelShape:
         head_dim=head_dim,
         active_parameters=rest + layers * mlp * experts.chosen if experts.router else None,
         context=_whole(text, "max_position_embeddings", name, 0) or None,
+        notes=(*_windows(text, layers), *_stored(config, text)),
     )
+
+
+def _windows(text: Mapping[str, Any], layers: int) -> Iterator[str]:
+    """Layers that look at the last tokens alone are counted like the others."""
+    window, kinds = text.get("sliding_window"), text.get("layer_types")
+    if not isinstance(window, int) or text.get("use_sliding_window") is False:
+        return
+    longest, pattern = text.get("max_position_embeddings"), text.get("sliding_window_pattern")
+    sliding = layers
+    if isinstance(kinds, list):
+        sliding = kinds.count("sliding_attention")
+    elif isinstance(pattern, int) and pattern > 0:
+        sliding = layers - layers // pattern
+    if sliding and not (isinstance(longest, int) and longest <= window):
+        yield (
+            f"{sliding} of {layers} layers look at the last {window:,} tokens alone, and are counted as if they kept "
+            "all: less memory may do, and long prompts may take less time"
+        )
+
+
+def _stored(config: Mapping[str, Any], text: Mapping[str, Any]) -> Iterator[str]:
+    """Weights of other than two bytes."""
+    packed = config.get("quantization_config") or text.get("quantization_config")
+    kind = next(
+        (at.get(key) for at in (config, text) for key in ("dtype", "torch_dtype") if at.get(key)), None
+    )
+    if packed:
+        how = packed.get("quant_method") if isinstance(packed, Mapping) else None
+        yield f"weights are quantized ({how or packed}) and counted as 2 bytes each: more room is left than is told"
+    elif kind not in (None, "bfloat16", "float16"):
+        yield f"weights are stored as {kind} and counted as 2 bytes each"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,13 @@ from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim.cost import StepShape
 from sapwood.sim.readers.capture import CapturedRequest, CapturedRun, StepTimes
+from sapwood.sim.repeatable import obstacles
 from sapwood.sim.run import Run
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import Simulation
 from sapwood.sim.trace import Trace, TraceRequest
+from sapwood.sim.visit import Asked
+from sapwood.types import Retain
 
 ConfigT = TypeVar("ConfigT", CacheConfig, SchedulerConfig)
 
@@ -41,7 +44,7 @@ class RecordedSteps:
 
     def step_seconds(self, shape: StepShape) -> float:
         if len(self.shapes) == len(self.seconds):
-            raise UsageError(f"the captured run took {len(self.seconds)} steps; its simulation takes more")
+            raise _other(f"it took {len(self.seconds)} steps, its simulation takes more")
         self.shapes.append(shape)
         return self.seconds[len(self.shapes) - 1]
 
@@ -67,15 +70,63 @@ class Again:
 
 
 def simulate_again(captured: CapturedRun) -> Again:
-    """Simulate what was served, on its clock. Raises UsageError for a run that says too little, or does not fit."""
-    served = [request for request in captured.requests if request.started_step is not None]
-    if not served:
-        raise UsageError("the capture holds no request that was served")
+    """Simulate what was served, on its clock, and see that the same came of it.
+
+    Raises UsageError for a run that says too little, that holds what the simulator does not do, or of which something
+    else comes: its steps would be given the times of others.
+    """
+    if wrong := obstacles(captured):
+        raise UsageError(
+            f"the captured run cannot be done again step by step: {'; '.join(wrong)}",
+            hint="capture a run without that, and stop the server before",
+        )
+    served = captured.requests
     cost = RecordedSteps([step.ended - step.began for step in captured.steps if step.ended is not None])
-    trace, pauses = _trace(captured, served), _pauses(captured.steps)
-    setup, asked = setup_of(captured), [_asked(request) for request in served]
-    run = Simulation(trace, setup, cost, coasting=False, pauses=pauses, asked=asked).run()
-    return Again(captured, run, cost.shapes, cost.seconds)
+    simulation = Simulation(
+        _trace(captured, served),
+        setup_of(captured),
+        cost,
+        coasting=False,
+        pauses=_pauses(captured.steps),
+        asked=[_asked(request) for request in served],
+        flushes=[_planned(captured.steps, flush.step) for flush in captured.flushes],
+    )
+    again = Again(captured, simulation.run(), cost.shapes, cost.seconds)
+    _expect_the_same(again)
+    return again
+
+
+def _expect_the_same(again: Again) -> None:
+    """Raises UsageError."""
+    requests, run = again.captured.requests, again.simulated
+    if len(again.shapes) != len(again.run_seconds):
+        raise _other(f"it took {len(again.run_seconds)} steps, its simulation takes {len(again.shapes)}")
+    reused = run.reused.tolist()
+    for request, found in zip(requests, reused, strict=True):
+        if request.reused != found:
+            raise _other(f"request {request.id} reused {request.reused} tokens, in its simulation {found}")
+    began = [requests[index].started_step or 0 for index in run.order.tolist()]
+    if len(began) < len(requests) or began != sorted(began):
+        raise _other("its requests began in another order than in its simulation")
+    tolerance = min(again.run_seconds) / 2
+    for request, ended in zip(requests, run.finished.tolist(), strict=True):
+        told = request.row.real("ended")
+        if not abs(ended - told) <= tolerance:
+            raise _other(
+                f"request {request.id} ended after {told:.6f} s, in its simulation after {ended:.6f} s"
+            )
+
+
+def _other(what: str) -> UsageError:
+    return UsageError(
+        f"the captured run is not what comes of simulating it, so that its steps cannot be told apart: {what}",
+        hint="take the formula, a layer profile, or results of the bench",
+    )
+
+
+def _planned(steps: Sequence[StepTimes], calls: int) -> int:
+    """How many of the first `calls` calls had something to run."""
+    return sum(step.ended is not None for step in steps[:calls])
 
 
 def setup_of(captured: CapturedRun) -> Setup:
@@ -99,10 +150,16 @@ def _end_tokens(captured: CapturedRun) -> tuple[int, ...]:
     return tuple(sorted(ends))
 
 
-def _asked(request: CapturedRequest) -> int:
+def _asked(request: CapturedRequest) -> Asked:
+    told = request.row.fields
+    most = told.get("max_tokens")
     said = len(request.outputs[0]) if request.outputs else 0
-    most = request.row.fields.get("max_tokens")
-    return said if most is None else max(said, int(most))
+    return Asked(
+        None if most is None else max(said, int(most)),
+        int(told.get("priority", 0)),
+        bool(told.get("reuse", True)),
+        tuple(Retain(**wish) for wish in told.get("retain", ())),
+    )
 
 
 def _config(kind: type[ConfigT], told: Any) -> ConfigT:

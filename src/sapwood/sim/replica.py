@@ -20,7 +20,7 @@ from sapwood.sim.foretold import Foretold
 from sapwood.sim.record import Record
 from sapwood.sim.replay import pass_through
 from sapwood.sim.setup import Setup
-from sapwood.sim.visit import Visit
+from sapwood.sim.visit import Asked, Visit
 from sapwood.types import Request, SamplingParams, SeqId
 
 
@@ -42,11 +42,12 @@ class Replica:
     ) -> None:
         self.number = number
         self.cache = PrefixCache(setup.pages, setup.cache)
+        self._drafts = Drafts(self.cache) if setup.scheduler.speculate == "auto" else None
         self.scheduler = Scheduler(
             self.cache,
             setup.scheduler,
             reuse=setup.cache.prefix_index != "none",
-            drafts=Drafts(self.cache) if setup.scheduler.speculate == "auto" else None,
+            drafts=self._drafts,
         )
         self._bounds = Bounds(setup.longest, setup.pages * setup.cache.page_size)
         self._end_tokens = setup.end_tokens
@@ -100,11 +101,19 @@ class Replica:
         while self._live:
             self.cache.advance(now)
             self._plan = self.scheduler.schedule()
-            self._take_notices(now)
+            noticed = self._take_notices(now)
             if self._plan is not None:
                 self._ends = now + self._cost.step_seconds(_shape_of(self._plan))
                 return self._ends
+            # Nothing has changed, so it would say the same when asked again.
+            assert noticed, f"the scheduler does nothing for {len(self._live)} requests"
         return None
+
+    def flush(self) -> None:
+        """Forget all prefixes, as the engine does between two steps."""
+        if self._drafts is not None:
+            self._drafts.flush()
+        self.cache.flush()
 
     def take_refused(self) -> list[Visit]:
         """Who was refused since the last call."""
@@ -128,14 +137,17 @@ class Replica:
     # ---- letting in --------------------------------------------------------------------------------------
 
     def _admit(self, visit: Visit) -> None:
+        asked = visit.asked or Asked(visit.output_tokens)
         try:
-            most = visit.output_tokens if visit.asked_tokens is None else visit.asked_tokens
-            max_len = self._bounds.max_len(visit.prompt_tokens, most)
+            max_len = self._bounds.max_len(visit.prompt_tokens, asked.tokens)
         except ContextLengthError as error:
             self._refuse(visit, error.message)
             return
         self._let_in += 1
-        request = Request(str(visit.index), (), SamplingParams(max_tokens=visit.output_tokens))
+        params = SamplingParams(max_tokens=None if asked.tokens is None else visit.output_tokens)
+        request = Request(
+            str(visit.index), (), params, priority=asked.priority, reuse=asked.reuse, retain=asked.retain
+        )
         sequence = Sequence(
             SeqId(self._let_in),
             request,
@@ -150,8 +162,10 @@ class Replica:
         self._live[sequence.id] = _Live(visit, sequence, reading)
         self.scheduler.add(sequence)
 
-    def _take_notices(self, now: float) -> None:
-        for notice in self.scheduler.take_notices():
+    def _take_notices(self, now: float) -> bool:
+        """Whether there were any."""
+        notices = self.scheduler.take_notices()
+        for notice in notices:
             live = self._live[notice.sequence.id]
             if isinstance(notice, Refused):
                 self._refuse(live.visit, notice.reason)
@@ -161,6 +175,7 @@ class Replica:
             assert reuse is not None
             self._record.admitted(live.visit.index, reuse, now)
             live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
+        return bool(notices)
 
     def _refuse(self, visit: Visit, reason: str) -> None:
         self._record.refused(visit.index, reason)

@@ -9,6 +9,7 @@ their times, arrivals before what ends at the same moment; whoever is idle jumps
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from sapwood.sim.replica import Replica
 from sapwood.sim.run import Run
 from sapwood.sim.setup import Setup
 from sapwood.sim.trace import Trace
-from sapwood.sim.visit import Visit
+from sapwood.sim.visit import Asked, Visit
 
 _TOLD_EVERY = 1000
 """Arrivals from one word of progress to the next."""
@@ -47,8 +48,8 @@ class Simulation:
     """One run; `coasting` as in `Replica`.
 
     `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0. `asked`
-    are the most tokens that each answer might have had, where that is more than it has; not to be had with coasting.
-    `begin` as in `simulate`.
+    is what each request asked for besides; with coasting, as many tokens as it has. `flushes`, ascending, are the
+    numbers of steps after which, and before the next, the caches were emptied. `begin` as in `simulate`.
     """
 
     def __init__(
@@ -60,19 +61,21 @@ class Simulation:
         *,
         coasting: bool = True,
         pauses: Iterable[float] = (),
-        asked: Sequence[int] | None = None,
+        asked: Sequence[Asked] | None = None,
+        flushes: Sequence[int] = (),
         begin: int = 0,
     ) -> None:
         self.record = Record(trace, setup, cost.name)
         self.replicas = [
-            Replica(number, setup, cost, self.record, coasting=coasting and asked is None)
-            for number in range(setup.replicas)
+            Replica(number, setup, cost, self.record, coasting=coasting) for number in range(setup.replicas)
         ]
         self._trace = trace
         self._contents = Contents(trace)
         self._progress = progress
         self._pauses = iter(pauses)
         self._asked = asked
+        self._flushes = deque(flushes)
+        self._steps = 0
         self._router: Router | None = None if setup.router is None else setup.router()
         self._tickets: dict[int, Ticket] = {}
         self._events: list[tuple[float, int]] = []
@@ -119,7 +122,7 @@ class Simulation:
         now = float(self._trace.arrivals[index])
         visit = self._contents.visit(index)
         if self._asked is not None:
-            visit = replace(visit, asked_tokens=self._asked[index])
+            visit = replace(visit, asked=self._asked[index])
         number = self._route(visit, now)
         self.record.routed(index, number)
         self.replicas[number].arrive(visit)
@@ -142,10 +145,12 @@ class Simulation:
         if replica.stepping:
             for visit in replica.end(now):
                 self._tell_router(visit, number, now)
+            self._steps += 1
             pause = next(self._pauses, 0.0)
             if pause > 0:
                 heapq.heappush(self._events, (now + pause, number))
                 return
+        self._flush()
         ends = replica.begin(now, self._next_arrival)
         for visit in replica.take_refused():
             if self._router is not None:
@@ -154,6 +159,12 @@ class Simulation:
             self._awake.remove(number)
         else:
             heapq.heappush(self._events, (ends, number))
+
+    def _flush(self) -> None:
+        while self._flushes and self._flushes[0] <= self._steps:
+            self._flushes.popleft()
+            for replica in self.replicas:
+                replica.flush()
 
     def _tell_router(self, visit: Visit, replica: int, now: float) -> None:
         if self._router is not None:

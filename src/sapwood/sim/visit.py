@@ -5,6 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sapwood.cache import Namespace, Tokens
+from sapwood.types import Retain
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asked for that a trace does not say, where it is known.
+
+    Attributes:
+        tokens: most tokens of its answer, which may be more than it has: what is guessed depends on it. None: as many
+            as fit.
+        priority, reuse, retain: as in `Request`.
+    """
+
+    tokens: int | None
+    priority: int = 0
+    reuse: bool = True
+    retain: tuple[Retain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,8 +33,7 @@ class Visit:
     namespace: Namespace
     tokens: Tokens
     prompt_tokens: int
-    asked_tokens: int | None = None
-    """Most tokens that its answer might have had, where they were more than it has; what is guessed depends on it."""
+    asked: Asked | None = None
 
     @property
     def prompt(self) -> Tokens:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import TypeVar
+
+from sapwood.errors import UsageError
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -30,7 +35,8 @@ def in_parallel(
     progress: Callable[[str], None] | None = None,
     what: str = "jobs",
 ) -> list[ResultT]:
-    """The results in the order of the jobs, whoever ends first; the first error of a job is raised, and ends all.
+    """The results in the order of the jobs, whoever ends first; the first error of a job is raised, and ends all at
+    once, as an interrupt does. Raises UsageError if a process dies.
 
     Args:
         function, jobs: both can be pickled: a function of a module, or a partial of one.
@@ -43,15 +49,42 @@ def in_parallel(
         return [_told(function(job), tell, f"{what}: {n} of {len(jobs)}") for n, job in enumerate(jobs, 1)]
     # Not forked: whoever calls may have threads, of which a fork copies the locks alone.
     with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(function, job) for job in jobs]
         try:
+            with _no_interrupts():
+                futures = [pool.submit(function, job) for job in jobs]
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
                 tell(f"{what}: {done} of {len(jobs)}")
+        except BrokenProcessPool:
+            raise UsageError(
+                "a worker process died", hint="perhaps memory is short: take fewer with --workers"
+            ) from None
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            _end(pool)
             raise
         return [future.result() for future in futures]
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Processes that begin within never see Ctrl-C, which a terminal sends to all: this one ends them. It comes here
+    as the block ends."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """At once, whatever its processes are doing: nobody wants their results any more."""
+    running = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in running:
+        process.terminate()
 
 
 def _told(result: ResultT, tell: Callable[[str], None], text: str) -> ResultT:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import UsageError
-from sapwood.sim.readers.capture import StepTimes, capture_trace, read_capture
+from sapwood.sim.readers.capture import StepTimes, capture_trace, is_capture, read_capture
 from sapwood.sim.readers.source import Source
 from sim.files import jsonl
 
@@ -62,6 +62,7 @@ def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
     [
         ({"held": 64, "step": 0}, "pins or public prefixes"),
         ({"lost": 3}, "lines are missing"),
+        ({"limited": 2, "step": 0}, "quotas"),
         ({"steps": 7, "began": [], "ended": []}, "the clock of some steps"),
         (served("x", 4), "had not ended"),
     ],
@@ -100,7 +101,52 @@ def test_several_runs_follow_one_another_by_the_calendar(tmp_path: Path) -> None
 def test_a_line_that_was_cut_as_the_server_died_is_left_out(tmp_path: Path) -> None:
     whole = source(tmp_path, HEADER, served("a", 0))
     whole.path.write_text(whole.path.read_text() + json.dumps(served("b", 1))[:40])
-    assert [request.id for request in read_capture(whole)[0].requests] == ["a"]
+    (run,) = read_capture(whole)
+    assert [request.id for request in run.requests] == ["a"]
+    assert ["was cut" in gap for gap in run.gaps] == [True]
+
+
+@pytest.mark.parametrize("after", [HEADER, {"lost": 1}])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_line_that_was_cut_before_the_writer_began_again_is_left_out(
+    after: Mapping[str, Any], times: int, tmp_path: Path
+) -> None:
+    rows = source(tmp_path, HEADER, served("a", 0))
+    cut = (json.dumps(served("b", 1))[:40] + "\n") * times
+    rest = "".join(json.dumps(row) + "\n" for row in (after, served("c", 0)))
+    rows.path.write_text(rows.path.read_text() + cut + rest)
+    runs = read_capture(rows)
+    assert [request.id for run in runs for request in run.requests] == ["a", "c"]
+    assert any("was cut" in gap for gap in runs[0].gaps)
+    assert any("was cut" in note for note in capture_trace(rows).notes)
+
+
+def test_a_line_that_was_cut_elsewhere_is_told(tmp_path: Path) -> None:
+    rows = source(tmp_path, HEADER)
+    rows.path.write_text(rows.path.read_text() + '{"request": "b", \n' + json.dumps(served("a", 0)) + "\n")
+    with pytest.raises(UsageError, match="line 2 is no JSON"):
+        read_capture(rows)
+
+
+def test_tokens_are_kept_once(tmp_path: Path) -> None:
+    (run,) = read_capture(source(tmp_path, HEADER, served("a", 0)))
+    assert {"prompt", "outputs"}.isdisjoint(run.requests[0].row.fields)
+    assert run.requests[0].row.fields["reused"] == 2
+
+
+def test_what_a_trace_cannot_say_of_requests_is_counted(tmp_path: Path) -> None:
+    rows = [served("a", 0, reuse=False), served("b", 1, priority=3, reuse=False), served("c", 2, reuse=True)]
+    notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
+    assert any(note.startswith("2 requests were told to reuse nothing") for note in notes)
+    assert any(note.startswith("1 requests had a priority") for note in notes)
+
+
+def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    assert is_capture(source(tmp_path, HEADER))
+    assert not is_capture(source(tmp_path, {"rows": []}))
+    torn = source(tmp_path, HEADER)
+    torn.path.write_text('{"capt\n' + torn.path.read_text())
+    assert is_capture(torn)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +158,7 @@ def test_a_line_that_was_cut_as_the_server_died_is_left_out(tmp_path: Path) -> N
         ([HEADER, served("a", 0, prompt=["x"])], "line 2: 'prompt' is [\"x\"]; token ids"),
         ([HEADER, served("a", 0, step=None)], "line 2: 'step' is null"),
         ([HEADER, {"steps": 0, "began": [1], "ended": []}], "'ended' is []; a list of 1"),
+        ([HEADER, {"steps": 0, "began": ["x"], "ended": [1]}], "'began' is [\"x\"]; a list of seconds"),
     ],
 )
 def test_a_line_that_is_none_is_told(rows: list[Mapping[str, Any]], said: str, tmp_path: Path) -> None:

@@ -32,6 +32,21 @@ def test_equal_ids_are_equal_names_and_times_are_milliseconds(tmp_path: Path) ->
     assert any("replies have no names" in note for note in trace.notes)
 
 
+def test_that_times_are_taken_as_milliseconds_is_told(tmp_path: Path) -> None:
+    told = "times are taken as milliseconds"
+    assert any(told in note for note in read(tmp_path, mooncake(0, 600, [5, 6])).notes)
+    chat = mooncake(0, 600, [5, 6], chat_id=1, parent_chat_id=-1, block_size=512)
+    assert not any(told in note for note in read(tmp_path, chat).notes)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_all_rows_have_times_or_none(first: bool, tmp_path: Path) -> None:
+    rows = [mooncake(0, 600, [5, 6]), mooncake(9, 600, [5, 6])]
+    del rows[0 if first else 1]["timestamp"]
+    with pytest.raises(UsageError, match="line 2: all lines have a timestamp, or none"):
+        read(tmp_path, *rows)
+
+
 def test_rows_come_in_order_of_time(tmp_path: Path) -> None:
     trace = read(tmp_path, mooncake(2000, 600, [5, 6]), mooncake(1000, 700, [5, 7]))
     assert trace.prompt_tokens.tolist() == [700, 600]

@@ -103,6 +103,25 @@ def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
     assert any("2 answers are of unknown length" in note for note in trace.notes)
 
 
+@pytest.mark.parametrize(
+    ("times", "arrivals"),
+    [
+        ([None, None, 1795946400.0, None, 1795946410.0], [0.0, 0.0, 0.0, 1.0, 10.0]),
+        ([1795946400.0, None, None], [0.0, 1.0, 2.0]),
+        ([None, 5], [0.0, 0.0]),
+    ],
+)
+def test_who_has_no_time_is_among_those_that_have(
+    times: list[float | None], arrivals: list[float], tmp_path: Path
+) -> None:
+    rows: list[Mapping[str, Any]] = [
+        {"prompt": "Hi", **({} if time is None else {"timestamp": time})} for time in times
+    ]
+    trace = read(tmp_path, *rows)
+    assert trace.arrivals.tolist() == arrivals
+    assert any(f"{times.count(None)} requests have no time" in note for note in trace.notes)
+
+
 def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
     rows: list[Mapping[str, Any]] = [
         {"messages": [HI], "session_id": "s1"},

@@ -7,7 +7,8 @@ requests as one trace.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,17 @@ from sapwood.sim.trace import Names, Trace, TraceRequest
 
 VERSION = 1
 
+_CUT = "a line was cut as its writer died, or its disk was full"
+_LOOKED_AT = 10
+"""Lines, to know a capture: the first may be one that was cut."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedRequest:
     """A request as it was served. Steps count calls of `Engine.schedule`, times seconds since the run began.
 
     Attributes:
-        row: all that is in its line.
+        row: all that is in its line, but for the tokens.
         step: calls that had been made when it was admitted.
         started_step: the call that began it; None if it never began.
         ended_step: calls that had been made when it ended.
@@ -72,6 +77,7 @@ class CapturedRun:
     Attributes:
         header: what was built; see `sapwood.engine.capture`.
         requests: in the order in which they were admitted.
+        ended: whether the server stopped in the ordinary way, so that no request is missing that had not ended.
         gaps: why doing it again may not give the same; empty if nothing is missing.
     """
 
@@ -80,16 +86,20 @@ class CapturedRun:
     steps: list[StepTimes] = field(default_factory=list)
     flushes: list[CapturedFlush] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    ended: bool = False
 
 
 def read_capture(source: Source) -> list[CapturedRun]:
-    """The runs in a file, the oldest first. A last line that was cut as the server died is left out.
+    """The runs in a file, the oldest first. A line that was cut as its writer died is left out, and noted.
 
     Raises UsageError, naming the line at fault.
     """
     runs: list[CapturedRun] = []
     for row in _rows(source):
-        if "capture" in row.fields:
+        if row is None:
+            if runs:
+                runs[-1].gaps.append(_CUT)
+        elif "capture" in row.fields:
             if row.whole("version", 1) != VERSION:
                 raise row.fault("version", f"{VERSION}, which is all that this release reads,")
             runs.append(CapturedRun(row))
@@ -105,6 +115,17 @@ def read_capture(source: Source) -> list[CapturedRun]:
     if not runs:
         raise UsageError(f"{source.path} is empty")
     return runs
+
+
+def is_capture(source: Source) -> bool:
+    """By what is in it. Raises UsageError for a file that cannot be read."""
+    for line in islice(source.lines(), _LOOKED_AT):
+        try:
+            if source.row(line).fields.get("capture") == "sapwood":
+                return True
+        except UsageError:
+            continue
+    return False
 
 
 def capture_trace(source: Source) -> Trace:
@@ -144,17 +165,36 @@ def _notes(runs: Sequence[CapturedRun], dead: int, several: int) -> Iterator[str
         yield f"{dead} requests that never began are left out"
     if several:
         yield f"of {several} requests with several samples only the first is replayed"
+    requests = [request for run in runs for request in run.requests]
+    for name, usual, what in (
+        ("reuse", True, "requests were told to reuse nothing; here they may"),
+        ("priority", 0, "requests had a priority, which is not looked at here"),
+    ):
+        if count := sum(request.row.fields.get(name, usual) != usual for request in requests):
+            yield f"{count} {what}"
     yield from sorted({gap for run in runs for gap in run.gaps})
 
 
-def _rows(source: Source) -> Iterator[Row]:
-    lines = list(source.lines())
-    for line in lines:
+def _rows(source: Source) -> Iterator[Row | None]:
+    """None stands for a line that was cut: by the death of its writer, or by a disk that was full for a while.
+
+    Such are the last, or a header or a count of lost lines comes next. Raises UsageError for any other.
+    """
+    cut: UsageError | None = None
+    for line in source.lines():
         try:
-            yield source.row(line)
-        except UsageError:
-            if line is not lines[-1]:
-                raise
+            row = source.row(line)
+        except UsageError as error:
+            cut = cut or error
+            continue
+        if cut is not None:
+            if not {"capture", "lost"} & row.fields.keys():
+                raise cut
+            yield None
+        cut = None
+        yield row
+    if cut is not None:
+        yield None
 
 
 def _take(run: CapturedRun, row: Row) -> None:
@@ -167,7 +207,11 @@ def _take(run: CapturedRun, row: Row) -> None:
     elif "held" in row.fields:
         run.gaps.append("pins or public prefixes held pages, which is not written down")
     elif "lost" in row.fields:
-        run.gaps.append("the disk was too slow, and lines are missing")
+        run.gaps.append("the disk was too slow or full, and lines are missing")
+    elif "end" in row.fields:
+        run.ended = True
+    elif "limited" in row.fields:
+        run.gaps.append("tenants have quotas, which are not written down")
 
 
 def _take_steps(run: CapturedRun, row: Row) -> None:
@@ -176,14 +220,22 @@ def _take_steps(run: CapturedRun, row: Row) -> None:
         run.gaps.append("the clock of some steps is missing")
     if len(began) != len(ended):
         raise row.fault("ended", f"a list of {len(began)}")
+    for name, times, may_lack in (("began", began, False), ("ended", ended, True)):
+        if not all(_is_time(time) or (may_lack and time is None) for time in times):
+            raise row.fault(name, "a list of seconds")
     run.steps += [StepTimes(*each) for each in zip(began, ended, strict=True)]
 
 
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 def _request(row: Row) -> CapturedRequest:
+    told = {name: value for name, value in row.fields.items() if name not in ("prompt", "outputs")}
     outputs = tuple(_tokens(row, "outputs", output) for output in row.array("outputs"))
     started = None if row.fields.get("started_step") is None else row.whole("started_step", 0)
     return CapturedRequest(
-        row,
+        replace(row, fields=told),
         row.text("request"),
         row.real("arrival"),
         row.whole("step", 0),

@@ -58,11 +58,20 @@ def read_mooncake(source: Source) -> Trace:
         raise UsageError(f"{source.path} has no requests")
     builder = TraceBuilder(source.name.removesuffix("_trace"), _unit(asked))
     first = asked[0].row.fields
+    for one in asked:
+        if ("timestamp" in one.row.fields) != ("timestamp" in first):
+            raise UsageError(
+                f"{one.row.where}: all lines have a timestamp, or none; this is not as the first"
+            )
     chats = "chat_id" in first
     second = 1.0 if chats else 1e-3
     if "timestamp" not in first:
         second = 1.0
         builder.notes.append("the trace has no times: a request a second, in the order of the file")
+    elif not chats:
+        builder.notes.append(
+            "times are taken as milliseconds, as Mooncake's are: rows without chat_id do not say"
+        )
     begin = min(0.0, *(one.at for one in asked))
     rows = [_request(builder, one, (one.at - begin) * second) for one in asked]
     sessions = _chats(asked) if chats else continued(rows, builder.unit_tokens)

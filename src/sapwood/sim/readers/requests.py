@@ -7,8 +7,8 @@ in JSON. Time, session, tenant, usage and answer are taken where one of the usua
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,10 @@ class _Notes:
         for count, what in (
             (self.skipped, "lines without a prompt are left out"),
             (self.failed, "requests that failed are left out"),
-            (self.no_time, "requests have no time; they come a second after the one before"),
+            (
+                self.no_time,
+                "requests have no time; they come a second after the one before, the first with the next that has one",
+            ),
             (self.no_answer, "answers are of unknown length and taken as empty"),
         ):
             if count:
@@ -67,7 +70,7 @@ class _Log:
     notes: _Notes = field(default_factory=_Notes)
     rows: list[TraceRequest] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
-    last: float = -1.0
+    times: list[float | None] = field(default_factory=list)
 
     def take(self, row: Row) -> None:
         body, notes = find_body(row.fields), self.notes
@@ -86,8 +89,8 @@ class _Log:
         reply, output = self._reply(row.fields)
         names = np.concatenate((prompt, reply)) if len(reply) else prompt
         scope = self.builder.scope(_scope(row.fields, body))
-        arrival = self._arrival(row.fields)
-        self.rows.append(TraceRequest(arrival, len(prompt), output, names, len(names), 0, scope))
+        self.times.append(_time(row.fields))
+        self.rows.append(TraceRequest(0.0, len(prompt), output, names, len(names), 0, scope))
         self.keys.append(_session(row.fields, body))
 
     def _prompt(self, row: Row, body: Mapping[str, Any]) -> Names:
@@ -114,15 +117,6 @@ class _Log:
             self.notes.no_answer += 1
         return reply, len(reply) if len(reply) else count or 0
 
-    def _arrival(self, fields: Mapping[str, Any]) -> float:
-        times = (seconds_of(fields.get(name)) for name in _TIMES)
-        at = next((time for time in times if time is not None), None)
-        if at is None:
-            self.notes.no_time += 1
-            at = self.last + 1.0
-        self.last = at
-        return at
-
     def _ids(self, row: Row, given: Any) -> Names:
         try:
             return np.array(given, np.int32)
@@ -130,6 +124,8 @@ class _Log:
             raise UsageError(f"{row.where} has token ids that no model has") from None
 
     def build(self) -> Trace:
+        self.notes.no_time = self.times.count(None)
+        self.rows = [replace(row, arrival=at) for row, at in zip(self.rows, _filled(self.times), strict=True)]
         guessed = continued(self.rows, 1) if None in self.keys else None
         self.notes.guessed_sessions = guessed is not None
         self.builder.notes += self.notes.told()
@@ -160,6 +156,21 @@ def find_body(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if any(body.get(name) and not isinstance(body[name], Mapping) for name in _PROMPTS):
             return body
     return None
+
+
+def _time(fields: Mapping[str, Any]) -> float | None:
+    times = (seconds_of(fields.get(name)) for name in _TIMES)
+    return next((time for time in times if time is not None), None)
+
+
+def _filled(times: Sequence[float | None]) -> list[float]:
+    """Who has no time comes a second after the one before; before all that have one, with the first of these."""
+    leading = next((index for index, time in enumerate(times) if time is not None), 0)
+    filled = [times[leading] or 0.0] * leading if times else []
+    for time in times[leading:]:
+        made_up = filled[-1] + 1.0 if filled else 0.0
+        filled.append(made_up if time is None else time)
+    return filled
 
 
 def _decoded(value: Any) -> Any:
