@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sapwood.errors import RequestError
@@ -29,6 +30,37 @@ def test_a_bias_must_be_finite_and_fit_a_logit(value: float) -> None:
 
 def test_a_bias_that_bans_is_fine() -> None:
     assert SamplingParams(logit_bias={3: -1e9}).logit_bias == {3: -1e9}
+
+
+COUNTS = (
+    "max_tokens",
+    "top_k",
+    "seed",
+    "n",
+    "best_of",
+    "min_tokens",
+    "logprobs",
+    "prompt_logprobs",
+    "prompt_logprobs_start",
+)
+
+
+@pytest.mark.parametrize("value", [5.0, 2.5, math.nan, "5", True])
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_must_be_a_whole_number(name: str, value: object) -> None:
+    with pytest.raises(RequestError, match=rf"'{name}' is .* must be a whole number") as error:
+        replace(SamplingParams(), **{name: value})  # type: ignore[arg-type]
+    assert error.value.param == name
+
+
+def test_counts_that_numpy_made_are_whole_numbers() -> None:
+    assert SamplingParams(top_k=np.int64(40)).top_k == 40  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["top_k", "n", "min_tokens", "prompt_logprobs_start"])
+def test_a_count_that_is_always_needed_cannot_be_none(name: str) -> None:
+    with pytest.raises(RequestError, match=f"'{name}' is None"):
+        replace(SamplingParams(), **{name: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """How long a router takes to choose: `python -m bench.routing.choosing`.
 
-Chats over a fleet that never waits; seconds are of `choose` alone, then of `choose` and `finished` together.
+Chats over a fleet that never waits; first the time of `choose`, then that of `finished`, each alone, in microseconds.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ class CacheFleet:
 
     def candidates(self) -> list[Candidate]:
         there = (replica for replica in range(self.replicas) if replica not in self.down)
-        return [Candidate(replica, 0, 0, self.waits.get(replica, 0.0)) for replica in there]
+        page = self.config.page_size
+        return [Candidate(replica, 0, 0, self.waits.get(replica, 0.0), page_tokens=page) for replica in there]
 
     def ask(self, ticket: Ticket, reply: Tokens, now: float) -> Served:
         """Choose, look up, store prompt and reply, for which there is room, and tell the router."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Literal, NewType
 
 from sapwood.errors import RequestError
@@ -44,7 +45,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How tokens are drawn and when to stop. Raises RequestError for a value out of range.
+    """How tokens are drawn and when to stop. Raises RequestError for a value out of range, or a count not whole.
 
     Attributes:
         max_tokens: most tokens to generate; None means up to the context limit; 0 only prefills.
@@ -92,6 +93,8 @@ class SamplingParams:
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
+        _require_whole(self, _WHOLE, or_none=False)
+        _require_whole(self, _WHOLE_OR_NONE, or_none=True)
         checks = (
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 0, "at least 0"),
             ("temperature", 0.0 <= self.temperature <= 100.0, "between 0 and 100"),
@@ -121,6 +124,20 @@ class SamplingParams:
     def ranked(self) -> bool:
         """Whether more samples are drawn than given, so that their logprobs decide."""
         return self.drawn > self.n
+
+
+_WHOLE = ("top_k", "n", "min_tokens", "prompt_logprobs_start")
+_WHOLE_OR_NONE = ("max_tokens", "seed", "best_of", "logprobs", "prompt_logprobs")
+
+
+def _require_whole(params: SamplingParams, names: tuple[str, ...], *, or_none: bool) -> None:
+    """A float would be compared as a number and fail only where it counts tokens, in the middle of a step."""
+    for name in names:
+        value = getattr(params, name)
+        if (or_none and value is None) or type(value) is int:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise RequestError(f"{name!r} is {value!r}; it must be a whole number", param=name)
 
 
 def _are_finite(biases: Mapping[int, float]) -> bool:

@@ -35,6 +35,7 @@ def test_exactly_what_is_left_can_be_had_and_not_one_more() -> None:
         (toks(1, 0, 1), "page 1 cannot be freed: it is named twice"),
         (toks(2, -1), "page -1 cannot be freed: it is not one of 4"),
         (toks(4), "page 4 cannot be freed: it is not one of 4"),
+        (np.array([0, 2**32 + 1]), "page ids are int64; they must be int32"),
     ],
 )
 def test_a_wrong_free_names_the_page_and_takes_none(pages: NDArray[np.int32], reason: str) -> None:

@@ -98,6 +98,13 @@ def test_what_is_refused_and_what_cannot_be_had_is_told_where_there_is_any() -> 
     assert "as planned (a replica has less)" in html
 
 
+def test_of_a_budget_alone_no_replicas_are_asked_for() -> None:
+    assert "replicas needed" in as_html(report(GOALS))
+    html = as_html(report(Goals(total_tokens=100_000)))
+    assert "replicas needed" not in html
+    assert "none is enough" not in html
+
+
 def test_without_goals_it_shows_the_curve_alone() -> None:
     html = as_html(report())
     assert html.count("<svg") == 1

@@ -73,6 +73,14 @@ def test_what_was_not_asked_is_left_out() -> None:
     assert "traffic +20 %" in text
 
 
+def test_of_a_budget_alone_no_replicas_are_asked_for() -> None:
+    text = as_text(report(Goals(total_tokens=100_000)))
+    assert "at most 13.1 GB of KV in all" in text
+    assert "traffic +20 %" in text
+    assert "replicas needed" not in text
+    assert "none is enough" not in text
+
+
 def test_a_hit_rate_is_told_by_several_definitions() -> None:
     lines = as_text(report()).splitlines()
     at = lines.index("Hit rate with unlimited memory, by what is counted (all figures above: the first)")

@@ -126,6 +126,38 @@ def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> No
     assert small["rows"][0]["ttft_p50_ms"] > large["rows"][0]["ttft_p50_ms"]
 
 
+def test_measured_times_come_with_what_was_assumed_of_the_machine(
+    trace: str, tmp_path: Path, capsys: Out
+) -> None:
+    captured(tmp_path / "run.json", crowd())
+    cost = ("--cost", str(tmp_path / "run.json"), "--capacity", "20k", "--policy", "lru")
+
+    def notes(*arguments: str) -> list[str]:
+        found = document(capsys, trace, *cost, *arguments)
+        assert found["machine"]["cost"].startswith("fitted to run.json: ")
+        return [note for note in found["trace"]["notes"] if "measured" in note]
+
+    (note,) = notes()
+    assert note.endswith("give --model-shape and --hardware as they were where it was measured")
+    (note,) = notes("--memory", "80GB")
+    assert note.endswith("give --model-shape as they were where it was measured")
+    assert notes("--hardware", "h100", "--model-shape", "llama-3-8b") == []
+    assert main(["plan", trace, *cost, "--workers", "1"]) == 0
+    assert "fitting" in capsys.readouterr().err
+
+
+def test_what_a_trace_leaves_open_is_by_seed_or_in_a_row(tmp_path: Path, capsys: Out) -> None:
+    request = {"t": 0, "type": "n", "model": "m", "in": 64, "out": 1, "hash_ids": [1]}
+    row = {"id": "t", "block_size": 64, "requests": [request]}
+    path = str(jsonl(tmp_path / "agents.jsonl", [row, row, row]))
+    seconds = [
+        document(capsys, path, "--timed", "0", *arguments)["trace"]["seconds"]
+        for arguments in ((), ("--seed", "0"), ("--seed", "1"), ("--in-a-row",))
+    ]
+    assert seconds[0] == seconds[1] != seconds[2] > 0
+    assert seconds[3] == 0
+
+
 @pytest.mark.parametrize("budget", ["8", "3GB"])
 def test_a_budget_alone_buys_memory_that_holds_the_requests(budget: str, trace: str, capsys: Out) -> None:
     found = document(capsys, trace, "--budget", budget, "--price", "2", "--policy", "default")
@@ -206,38 +238,6 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
     spaced.write_bytes(Path(trace).read_bytes())
     found = document(capsys, str(spaced), "--capacity", "8k", "--timed", "0")
     assert shlex.split(found["command"])[:3] == ["sapwood", "plan", str(spaced)]
-
-
-def test_measured_times_come_with_what_was_assumed_of_the_machine(
-    trace: str, tmp_path: Path, capsys: Out
-) -> None:
-    captured(tmp_path / "run.json", crowd())
-    cost = ("--cost", str(tmp_path / "run.json"), "--capacity", "20k", "--policy", "lru")
-
-    def notes(*arguments: str) -> list[str]:
-        found = document(capsys, trace, *cost, *arguments)
-        assert found["machine"]["cost"].startswith("fitted to run.json: ")
-        return [note for note in found["trace"]["notes"] if "measured" in note]
-
-    (note,) = notes()
-    assert note.endswith("give --model-shape and --hardware as they were where it was measured")
-    (note,) = notes("--memory", "80GB")
-    assert note.endswith("give --model-shape as they were where it was measured")
-    assert notes("--hardware", "h100", "--model-shape", "llama-3-8b") == []
-    assert main(["plan", trace, *cost, "--workers", "1"]) == 0
-    assert "fitting" in capsys.readouterr().err
-
-
-def test_what_a_trace_leaves_open_is_by_seed_or_in_a_row(tmp_path: Path, capsys: Out) -> None:
-    request = {"t": 0, "type": "n", "model": "m", "in": 64, "out": 1, "hash_ids": [1]}
-    row = {"id": "t", "block_size": 64, "requests": [request]}
-    path = str(jsonl(tmp_path / "agents.jsonl", [row, row, row]))
-    seconds = [
-        document(capsys, path, "--timed", "0", *arguments)["trace"]["seconds"]
-        for arguments in ((), ("--seed", "0"), ("--seed", "1"), ("--in-a-row",))
-    ]
-    assert seconds[0] == seconds[1] != seconds[2] > 0
-    assert seconds[3] == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,3 +139,11 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         ONE.pick([one, two], [SamplingParams()] * 2, [0.0, 0.0])
     with pytest.raises(ValueError, match="more tokens"):
         ONE.rank([one], 4)
+
+
+def test_rows_of_another_type_are_refused_not_copied() -> None:
+    wide: list[Any] = [np.zeros(3)]
+    with pytest.raises(TypeError):
+        ONE.pick(wide, [SamplingParams()], [0.0])
+    with pytest.raises(TypeError):
+        ONE.rank(wide, 2)

@@ -155,6 +155,7 @@ def test_one_row_of_nan_spoils_one_sequence(row: int, runner: ModelRunner, decod
 
 
 def test_an_order_that_breaks_the_sampler_spoils_one_sequence(runner: ModelRunner) -> None:
+    run(runner, work(PROMPT[:20]))
     good = work((5,), 20, draw=GREEDY)
     (alone,) = run(runner, good)
     order = work((5,), 0, 100, seq=2, draw=GREEDY)
@@ -163,6 +164,22 @@ def test_an_order_that_breaks_the_sampler_spoils_one_sequence(runner: ModelRunne
     ill, well = run(runner, broken, good)
     assert ill.error is not None
     assert "IndexError" in ill.error
+    assert well == alone
+
+
+@pytest.mark.parametrize(("name", "value"), [("top_k", 40.0), ("logprobs", 5.0), ("min_p", None)])
+def test_an_order_that_the_ops_refuse_spoils_one_sequence(
+    runner: ModelRunner, name: str, value: object
+) -> None:
+    run(runner, work(PROMPT[:20]))
+    good = work((5,), 20, draw=GREEDY)
+    (alone,) = run(runner, good)
+    assert alone.drawn is not None
+    params = SamplingParams()
+    object.__setattr__(params, name, value)  # past its own checks
+    ill, well = run(runner, work((5,), 0, 100, seq=2, draw=params), good)
+    assert ill.error is not None
+    assert "TypeError" in ill.error
     assert well == alone
 
 

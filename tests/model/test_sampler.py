@@ -422,6 +422,40 @@ def test_rows_drawn_together_are_rows_drawn_alone() -> None:
     assert Sampler(ReferenceOps()).draw(rows[:4], asked[:4]) == together[:4]
 
 
+@pytest.mark.parametrize("name", ["pick", "rank"])
+def test_what_the_ops_refuse_for_one_row_is_that_rows_failure(name: str) -> None:
+    rows = [logits(1, 3, 2), logits(9, 0, 0), logits(0, 0, 5)]
+    asked = [order(temperature=0, logprobs=1)] * 3
+    first, _, last = SAMPLER.draw(rows, asked)
+    able = getattr(OPS, name)
+
+    def picky(given: list[Floats], *rest: Any) -> Any:
+        if any(row[0] == 9 for row in given):
+            raise MemoryError("too much")
+        return able(given, *rest)
+
+    with mock.patch.object(OPS, name, picky):
+        found = SAMPLER.draw(rows, asked)
+    assert isinstance(found[1], MemoryError)
+    assert [found[0], found[2]] == [first, last]
+
+
+def test_an_order_that_no_number_can_be_drawn_for_fails_alone() -> None:
+    row = logits(1, 3, 2)
+    found = SAMPLER.draw([row, row], [replace(order(seed=1), sample=-1), order(seed=1)])
+    assert isinstance(found[0], TypeError)
+    assert found[1] == draw(row, order(seed=1))
+
+
+def test_rows_are_ranked_no_deeper_than_each_asks() -> None:
+    rows = [np.random.default_rng(seed).standard_normal(300).astype(np.float32) for seed in range(4)]
+    asked = [order(temperature=0, logprobs=top) for top in (2, 300, 2, None)]
+    with mock.patch.object(OPS, "rank", wraps=OPS.rank) as watched:
+        drawn = SAMPLER.draw(rows, asked)
+    assert sorted((call.args[1], len(call.args[0])) for call in watched.call_args_list) == [(2, 2), (300, 1)]
+    assert drawn == [draw(row, one) for row, one in zip(rows, asked, strict=True)]
+
+
 def test_penalties_that_overflow_leave_a_choice() -> None:
     row = logits(3e38, 2e38, -3e38)
     asked = order((0, 1, 2), repetition_penalty=0.01, temperature=0)

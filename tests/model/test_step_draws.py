@@ -80,3 +80,10 @@ def test_a_failure_is_raised_to_who_asks_for_it() -> None:
     with pytest.raises(ValueError, match="not finite"):
         draws.first(works[0])
     assert draws.first(works[1]).token == 4
+
+
+def test_nothing_follows_a_work_without_guesses() -> None:
+    works = [work(1, ()), work(2, ())]
+    draws = StepDraws(CountingSampler(), logits_of(1, 2), works)
+    assert draws.first(works[0]).token == works[0].tokens[-1]
+    assert followed(draws, works[0]) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from routing.helpers import NOTHING, NS, idle, millisecond_per_token, ticket
 from sapwood.errors import UsageError
-from sapwood.routing import ROUTER_NAMES, Candidate, Router, RouterName, Ticket, router_for
+from sapwood.routing import ROUTER_NAMES, Candidate, PrefixAware, Router, RouterName, Ticket, router_for
 
 every_router = pytest.mark.parametrize("name", ROUTER_NAMES)
 
@@ -26,6 +26,18 @@ def make(name: RouterName) -> Router:
 def test_a_replica_that_tells_the_impossible_is_refused(running: int, waiting: int, wait: float) -> None:
     with pytest.raises(UsageError, match="replica 4 tells"):
         Candidate(4, running, waiting, wait)
+
+
+@pytest.mark.parametrize(("capacity", "page"), [(-1, 1), (None, 0), (100, -16)])
+def test_a_cache_that_cannot_be_is_refused(capacity: int | None, page: int) -> None:
+    with pytest.raises(UsageError, match="replica 4 tells of a cache"):
+        Candidate(4, 0, 0, 0.0, capacity_tokens=capacity, page_tokens=page)
+    assert Candidate(4, 0, 0, 0.0, capacity_tokens=0).capacity_tokens == 0
+
+
+def test_an_answer_below_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="expects -1 tokens"):
+        ticket(1, output=-1)
 
 
 def test_an_unknown_router_is_named_with_those_that_are() -> None:
@@ -43,39 +55,70 @@ def test_without_replicas_the_message_says_what_to_do(name: RouterName) -> None:
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None)
 def test_it_chooses_a_candidate_and_the_same_one_again(name: RouterName, seed: int) -> None:
-    """Two routers that are told the same choose the same, whoever comes, leaves, fails or lies."""
+    """Two routers that are told the same choose the same, whoever comes, leaves, fails, is lost or lies."""
     draws, routers = random.Random(seed), (make(name), make(name))
-    now, flying = 0.0, []
+    now = 0.0
+    flying: list[tuple[Ticket, int]] = []
     for _ in range(40):
         now += draws.choice((0.0, 0.5, 100.0))
-        candidates = [
-            Candidate(
-                replica,
-                draws.randrange(3),
-                draws.randrange(3),
-                draws.choice((0.0, 1.0, math.inf)),
-                draws.choice((None, now - 1.0)),
-                draws.choice((None, 100, 5000)),
-            )
-            for replica in draws.sample(range(6), draws.randint(1, 6))
-        ]
+        candidates = drawn_candidates(draws, now)
         asked = ticket(*draws.choices(range(4), k=draws.randrange(8)), session=draws.choice((None, "a", "b")))
         if draws.random() < 0.1:
             asked = Ticket(NS, NOTHING)
+        elif flying and draws.random() < 0.2:
+            asked = draws.choice(flying)[0]  # a retry, while the first is still on its way
         chosen = {router.choose(asked, candidates, now) for router in routers}
         assert len(chosen) == 1
         assert chosen <= {candidate.replica for candidate in candidates}
         flying.append((asked, chosen.pop()))
         if draws.random() < 0.7:
-            ended, replica = flying.pop(draws.randrange(len(flying)))
-            kind = draws.randrange(4)
-            for router in routers:
-                if kind == 0:
-                    router.failed(ended, replica, now)
-                elif kind == 1:
-                    router.left(replica)
-                else:
-                    router.finished(ended, replica, ended.tokens, now, 64 if kind == 2 else None)
+            end_one(draws, routers, *flying.pop(draws.randrange(len(flying))), now)
+        for router in routers:
+            if isinstance(router, PrefixAware):
+                router.shadow.check()
+
+
+def drawn_candidates(draws: random.Random, now: float) -> list[Candidate]:
+    return [
+        Candidate(
+            replica,
+            draws.randrange(3),
+            draws.randrange(3),
+            draws.choice((0.0, 1.0, math.inf)),
+            draws.choice((None, now - 1.0)),
+            draws.choice((None, 100, 5000)),
+            draws.choice((1, 16, 100)),
+        )
+        for replica in draws.sample(range(6), draws.randint(1, 6))
+    ]
+
+
+def end_one(
+    draws: random.Random, routers: tuple[Router, Router], ended: Ticket, replica: int, now: float
+) -> None:
+    kind, reused = draws.randrange(6), draws.choice((None, 0, 64, -1))
+    for router in routers:
+        if kind == 0:
+            router.failed(ended, replica, now)
+        elif kind == 1:
+            router.left(replica)
+        elif kind == 2:
+            router.expire(now - 50.0)
+        elif kind == 3:
+            router.finished(ended, replica, ended.tokens[:100], now, reused)
+        else:
+            router.finished(ended, replica, ended.tokens, now, reused)
+
+
+@every_router
+def test_a_stuck_replica_gets_nothing_unless_all_are_stuck(name: RouterName) -> None:
+    """It has nothing running just because it is stuck: it looked the least loaded of all."""
+    router = make(name)
+    fleet = [Candidate(0, 0, 0, math.inf), Candidate(1, 5, 5, 9.0), Candidate(2, 6, 5, 9.0)]
+    for n in range(40):
+        for session in (None, str(n)):
+            assert router.choose(ticket(n, session=session), fleet, 0.0) in {1, 2}
+    assert router.choose(ticket(1), fleet[:1], 0.0) == 0
 
 
 @pytest.mark.parametrize("name", [name for name in ROUTER_NAMES if name != "random"])

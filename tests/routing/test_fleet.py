@@ -153,3 +153,13 @@ def test_how_close_the_shadow_is_to_caches_that_are_short_of_memory(
             errors.append(abs(believed - held) / len(text))
         chats.ask(fleet, conversation, float(n))
     assert np.mean(errors) <= most
+
+
+@pytest.mark.parametrize("page", [64, 256])
+def test_replicas_with_large_pages_are_believed(page: int) -> None:
+    """They reuse whole pages alone; that was taken for a lie, and cost them a quarter of all trust."""
+    router, chats = PrefixAware(CAPACITY, millisecond_per_token), Chats(40)
+    fleet = CacheFleet(router, 2, CAPACITY // page, CacheConfig(page_size=page, eviction_policy="lru"))
+    reused = [chats.ask(fleet, conversation, float(n)) for n, conversation in enumerate(chats.order)]
+    assert np.nanmean(reused) > 0.7
+    assert [router._trust.of(replica) for replica in range(2)] == [1.0, 1.0]

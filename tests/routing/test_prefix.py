@@ -8,9 +8,20 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from routing.helpers import NOTHING, NS, OTHER, blocks, idle, prefix_aware, send, ticket, waits
+from routing.helpers import (
+    NOTHING,
+    NS,
+    OTHER,
+    blocks,
+    idle,
+    millisecond_per_token,
+    prefix_aware,
+    send,
+    ticket,
+    waits,
+)
 from sapwood.cache import Tokens
-from sapwood.routing import BLOCK_TOKENS, Candidate, PrefixAware, Ticket, block_keys
+from sapwood.routing import BLOCK_TOKENS, Candidate, PrefixAware, Shadow, Ticket, block_keys
 
 LONG = tuple(range(10))
 
@@ -171,7 +182,7 @@ def test_a_failed_request_leaves_nothing_but_what_was_there() -> None:
     router = warmed(0)
     asked = ticket(*LONG, 99)
     router.choose(asked, idle(0), 0.0)
-    assert router.shadow.held(0) == 11
+    assert router.shadow.matched(router.shadow.look(block_keys(NS, asked.tokens)), 0) == 11
     router.failed(asked, 0, 1.0)
     assert router.shadow.held(0) == 10
     router.shadow.check()
@@ -223,7 +234,9 @@ def test_cache_events_tell_the_shadow_what_nobody_asked_for() -> None:
     """RO-08 and RO-10: a fleet that was warm before the router came, and a flush."""
     router, keys = prefix_aware(), block_keys(NS, blocks(*LONG))
     router.shadow.store(2, keys, 0.0)
-    assert router.choose(ticket(*LONG, 99), idle(0, 1, 2), 0.0) == 2
+    asked = ticket(*LONG, 99)
+    assert router.choose(asked, idle(0, 1, 2), 0.0) == 2
+    router.failed(asked, 2, 0.0)
     router.shadow.drop(2, keys[4:5])
     [offer] = router.offers(ticket(*LONG, 99), idle(2), 0.0)
     assert offer.prefill == pytest.approx((7 * 64 + 10) / 1000)
@@ -250,3 +263,145 @@ def test_nothing_is_left_of_requests_that_have_ended() -> None:
             router.finished(asked, replica, NOTHING, 1.0)
     router.shadow.check()
     assert len(router._in_flight) == len(router.shadow) == 0
+
+
+def test_a_shadow_that_is_given_is_used_even_while_it_is_empty() -> None:
+    shadow = Shadow(100_000)
+    router = PrefixAware(100_000, millisecond_per_token, shadow)
+    send(router, ticket(*LONG), idle(0))
+    assert router.shadow is shadow
+    assert shadow.held(0) == 10
+
+
+def test_a_prompt_longer_than_the_pool_that_fails_takes_nothing_from_anybody() -> None:
+    """An attack: one request too long to run, and the router forgot what a replica holds."""
+    router = warmed(0, capacity_tokens=12 * BLOCK_TOKENS)
+    giant = ticket(*range(100, 200), namespace=OTHER)
+    router.choose(giant, idle(0), 0.0)
+    [before] = router.offers(ticket(*LONG, 99), idle(0), 0.0)
+    router.failed(giant, 0, 1.0)
+    [after] = router.offers(ticket(*LONG, 99), idle(0), 0.0)
+    assert before.prefill == after.prefill == pytest.approx(0.074)
+    assert router.shadow.held(0) == 10
+    router.shadow.check()
+
+
+def test_one_of_eight_clients_hangs_up_and_the_document_is_still_on_its_way() -> None:
+    router = prefix_aware()
+    asked = [ticket(*LONG, 50 + n) for n in range(8)]
+    for each in asked:
+        assert router.choose(each, idle(1), 0.0) == 1
+    router.failed(asked[0], 1, 0.5)
+    [offer] = router.offers(ticket(*LONG, 99), idle(1), 1.0)
+    assert offer.prefill == pytest.approx(0.074)
+
+
+def test_a_stale_report_drops_nothing_that_was_stored_after_it_began() -> None:
+    """Both found nothing, for the replica had restarted; the first to end has stored it since, for good."""
+    router = warmed(0)
+    first, second = ticket(*LONG), ticket(*LONG, 99)
+    for each in (first, second):
+        router.choose(each, idle(0), 0.0)
+    router.finished(first, 0, first.tokens, 1.0, reused=0)
+    assert router.shadow.held(0) == 10
+    router.finished(second, 0, NOTHING, 2.0, reused=0)
+    assert router.shadow.held(0) == 10
+
+
+@pytest.mark.parametrize("page", [64, 256])
+def test_whole_pages_are_no_reason_to_believe_a_replica_less(page: int) -> None:
+    """It reuses whole pages, and never the last token."""
+    router = prefix_aware()
+    there = [Candidate(0, 0, 0, 0.0, page_tokens=page)]
+    for _ in range(20):
+        asked = ticket(*LONG, own=0)
+        router.choose(asked, there, 0.0)
+        router.finished(asked, 0, asked.tokens, 0.0, reused=(640 - 1) // page * page)
+    [offer] = router.offers(ticket(*LONG, own=0), there, 0.0)
+    assert offer.prefill == pytest.approx((640 - 639 // page * page) / 1000)
+    assert router.shadow.held(0) == 10
+
+
+@pytest.mark.parametrize(
+    ("page", "reused", "held"), [(1, 577, 10), (1, 576, 9), (1, 575, 8), (256, 257, 10), (256, 256, 4)]
+)
+def test_a_shortfall_counts_from_a_page_or_a_block_on(page: int, reused: int, held: int) -> None:
+    """640 tokens are sure, 512 of them in whole pages of 256."""
+    router, there = warmed(0), [Candidate(0, 0, 0, 0.0, page_tokens=page)]
+    asked = ticket(*LONG)
+    router.choose(asked, there, 0.0)
+    router.finished(asked, 0, NOTHING, 1.0, reused=reused)
+    assert router.shadow.held(0) == held
+
+
+def test_reuse_below_nothing_counts_as_nothing() -> None:
+    router, asked = warmed(0), ticket(*LONG)
+    router.choose(asked, idle(0), 0.0)
+    router.finished(asked, 0, NOTHING, 1.0, reused=-1)
+    assert router.shadow.held(0) == 0
+
+
+def test_of_a_ticket_that_was_chosen_for_again_a_late_end_counts_where_it_was() -> None:
+    router, asked = prefix_aware(), ticket(*LONG)
+    for replica in (0, 1):
+        router.choose(asked, idle(replica), 0.0)
+    router.failed(asked, 0, 1.0)
+    assert [offer.prefill < 0.1 for offer in router.offers(ticket(*LONG, 99), idle(0, 1), 1.0)] == [
+        False,
+        True,
+    ]
+    router.finished(asked, 1, asked.tokens, 2.0)
+    router.finished(asked, 0, asked.tokens, 3.0)  # told twice: it has ended there
+    assert (router.shadow.held(0), router.shadow.held(1)) == (0, 10)
+    assert len(router._in_flight) == 0
+
+
+def test_what_nobody_ended_expires() -> None:
+    router, lost = prefix_aware(), ticket(*LONG)
+    router.choose(lost, idle(0), 0.0)
+    router.choose(ticket(1, 2), idle(0), 5.0)
+    router.expire(5.0)
+    assert len(router._in_flight) == 1
+    assert len(router.shadow) == 2
+    router.finished(lost, 0, lost.tokens, 6.0)
+    assert router.shadow.held(0) == 0
+
+
+def test_an_explanation_counts_with_what_a_candidate_tells_of_its_capacity() -> None:
+    router = warmed(0)
+    small = [Candidate(0, 0, 0, 0.0, capacity_tokens=4 * BLOCK_TOKENS)]
+    for asked in (ticket(*LONG, 99), ticket(50, 51)):
+        [offer] = router.offers(asked, small, 0.0)
+        other = warmed(0)
+        other.shadow.resize(0, 4 * BLOCK_TOKENS)
+        [told] = other.offers(asked, idle(0), 0.0)
+        assert (offer.prefill, offer.evicted) == (told.prefill, told.evicted)
+    assert offer.evicted > 0.0
+    assert router.shadow.held(0) == 10
+
+
+def test_at_a_low_rate_a_hot_prompt_stays_where_it_is() -> None:
+    """The bound on load is for fleets with load: fewer than eight requests of late are too many for nobody."""
+    router = prefix_aware()
+    minutely = [send(router, ticket(*LONG, n), idle(0, 1, 2, 3), 60.0 * n) for n in range(60)]
+    assert set(minutely) == {0}
+    secondly = Counter(send(router, ticket(*LONG, n), idle(0, 1, 2, 3), 3600.0 + n) for n in range(200))
+    assert max(secondly.values()) <= 1.5 * 50
+
+
+def test_a_chain_of_turns_is_bound_by_its_wait_alone() -> None:
+    """However many they are; as soon as it waits longer than its history takes to read, it moves."""
+    router, talk = prefix_aware(), LONG
+    for n in range(50):
+        talk = (*talk, 1000 + n)
+        assert send(router, ticket(*talk), idle(1) if n == 0 else idle(0, 1, 2), n / 10) == 1
+    assert send(router, ticket(*talk, 5), waits(0.0, 9.0, 0.0), 5.0) != 1
+
+
+def test_prompts_that_lengthen_one_another_in_flight_are_no_turns() -> None:
+    """A turn waits for the answer to the last; these would have gone to one replica without end."""
+    router, talk, counts = prefix_aware(), LONG, Counter[int]()
+    for n in range(60):
+        talk = (*talk, 1000 + n)
+        counts[router.choose(ticket(*talk), idle(0, 1, 2, 3), n / 10)] += 1
+    assert max(counts.values()) <= 1.5 * 15

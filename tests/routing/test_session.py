@@ -56,3 +56,16 @@ def test_equal_names_of_two_tenants_are_two_sessions() -> None:
 def test_who_names_no_session_goes_to_the_least_loaded() -> None:
     router = SessionAffinity()
     assert [send(router, ticket(1), idle(0, 1, 2)) for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_secret_decides_where_sessions_go_and_the_same_one_decides_the_same() -> None:
+    """Without one, whoever names sessions can work out names that all go to one replica."""
+    routers = [SessionAffinity(secret) for secret in (b"one", b"one", b"other", b"")]
+    aimed = [str(n) for n in range(1000) if place(str(n), [0, 1, 2, 3]) == 0]
+    places = [
+        [router.choose(ticket(1, session=name), idle(0, 1, 2, 3), 0.0) for name in aimed]
+        for router in routers
+    ]
+    assert places[0] == places[1] != places[2]
+    assert set(places[3]) == {0}
+    assert max(Counter(places[0]).values()) < len(aimed) / 3

@@ -46,3 +46,22 @@ def test_failed_requests_are_load_no_more() -> None:
         if replica == 0:
             router.failed(each, replica, 2.0)
     assert [router.choose(ticket(1), stale, 2.0) for _ in range(1)] == [0]
+
+
+def test_a_ticket_that_was_chosen_for_again_is_load_where_it_has_not_ended() -> None:
+    """Its first replica tells late that it failed: the second one still works on it."""
+    router, asked = LeastLoaded(), ticket(1)
+    stale = [Candidate(replica, 0, 0, 0.0, as_of=0.0) for replica in range(2)]
+    assert [router.choose(asked, stale, 1.0) for _ in range(2)] == [0, 1]
+    router.failed(asked, 0, 2.0)
+    assert router.choose(ticket(1), [Candidate(0, 1, 0, 0.0), stale[1]], 2.0) == 0
+
+
+def test_requests_that_nobody_ended_are_load_until_they_expire() -> None:
+    router = LeastLoaded()
+    lost, there = [Candidate(0, 0, 0, 0.0, as_of=0.0)], Candidate(1, 1, 0, 0.0)
+    for now in (1.0, 2.0):
+        router.choose(ticket(1), lost, now)
+    assert router.choose(ticket(1), [*lost, there], 3.0) == 1
+    router.expire(2.5)
+    assert router.choose(ticket(1), [*lost, there], 3.0) == 0

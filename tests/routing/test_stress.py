@@ -109,3 +109,17 @@ def test_a_hundred_replicas_and_many_prompts_stay_within_their_memory() -> None:
         send(router, Ticket(NS, blocks(n % 7, *range(1000 * n, 1000 * n + 6))), fleet, n / 10)
     router.shadow.check()
     assert len(router.shadow) <= 100 * 3
+
+
+def test_a_replica_that_fails_at_once_gets_no_retry_that_leaves_it_out() -> None:
+    """Routers count no failures: what holds the prefix is asked again and again, unless the caller knows better."""
+    router, asked = prefix_aware(), ticket(*range(10), 99)
+    send(router, ticket(*range(10)), idle(0))
+    failed: set[int] = set()
+    for _ in range(3):
+        replica = router.choose(asked, [each for each in idle(0, 1, 2) if each.replica not in failed], 1.0)
+        router.failed(asked, replica, 1.0)
+        failed.add(replica)
+    assert failed == {0, 1, 2}
+    assert router.choose(asked, idle(0, 1, 2), 1.0) == 0
+    router.shadow.check()

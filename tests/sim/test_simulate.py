@@ -142,6 +142,9 @@ class Always:
     def left(self, replica: int) -> None:
         raise AssertionError(f"{replica} left")
 
+    def expire(self, before: float) -> None:
+        raise AssertionError(f"expired before {before}")
+
 
 def test_a_router_is_told_how_busy_each_replica_is_and_what_becomes_of_its_choice() -> None:
     router = Always()
@@ -158,7 +161,8 @@ def test_a_router_is_told_how_busy_each_replica_is_and_what_becomes_of_its_choic
     assert [(each.running, each.waiting) for each in told] == [(0, 0), (1, 0), (1, 1), (0, 0)]
     # A step of 2 s runs; unread are the prompt that it reads, and what has come since.
     assert [each.wait_seconds for each in told] == pytest.approx([0.0, 1.0 + 2.5, 0.5 + 2.5 + 1.5, 0.0])
-    assert sorted((replica, length) for replica, length, _ in router.ended) == [(1, 51), (1, 51), (1, 151)]
+    # The one token of each answer was drawn and never read.
+    assert sorted((replica, length) for replica, length, _ in router.ended) == [(1, 50), (1, 50), (1, 150)]
     assert [now for _, _, now in router.ended] == sorted(run.finished[:3].tolist())
     assert router.refused == [(1, 50.0)]
 

@@ -57,8 +57,9 @@ def test_a_plan_moves_with_traffic_and_with_the_cost_model() -> None:
 
 
 def test_without_goals_there_is_nothing_to_seek() -> None:
-    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
-    assert {each.replicas for each in sensitivity(planner, DESIGN)} == {None}
+    for goals in (Goals(), Goals(total_tokens=200_000)):
+        planner = Planner(goals, SPACE, FormulaJudge(), None)
+        assert {each.replicas for each in sensitivity(planner, DESIGN)} == {None}
 
 
 def test_pools_smaller_than_a_page_are_left_out() -> None:

@@ -37,7 +37,7 @@ class PagePool:
         return pages
 
     def free(self, pages: PageIds) -> None:
-        """Take pages back. Raises BooksError, and takes none, if one is unknown, free or named twice."""
+        """Take pages back. Raises BooksError, and takes none, if one is unknown, free, named twice or not int32."""
         if len(pages) == 0:
             return
         self._require_handed_out(pages)
@@ -47,6 +47,8 @@ class PagePool:
         self._is_free[pages] = True
 
     def _require_handed_out(self, pages: PageIds) -> None:
+        if pages.dtype != np.int32:
+            raise BooksError(f"page ids are {pages.dtype}; they must be int32")
         # A negative id is a huge one without its sign; numpy would take it as counted from the end.
         self._require_none(pages, pages.view(np.uint32) >= self.capacity, f"is not one of {self.capacity}")
         self._require_none(pages, self._is_free[pages], "is free already")

@@ -185,21 +185,21 @@ def _shifts(report: Report) -> Iterator[str]:
         return
     yield "<h2>If the world is other than assumed</h2>"
     yield '<p class="soft">The same design with other traffic, and on hardware other than the cost model says.</p>'
-    goals = report.goals.given
+    goals, sought = report.goals.given, report.goals.of_answers
     header = [
         "",
         "hit rate",
         "TTFT p50",
         "TTFT p95",
         "goals" if goals else "",
-        "replicas needed" if goals else "",
+        "replicas needed" if sought else "",
     ]
-    yield from _table(header, [_shift(each, goals) for each in report.shifts], raw=True)
+    yield from _table(header, [_shift(each, goals, sought) for each in report.shifts], raw=True)
 
 
-def _shift(each: Shift, goals: bool) -> list[str]:
+def _shift(each: Shift, goals: bool, sought: bool) -> list[str]:
     needed = str(each.replicas) if each.replicas else "none is enough"
-    told = [_verdict(each.meets), needed] if goals else ["", ""]
+    told = [_verdict(each.meets) if goals else "", needed if sought else ""]
     return [escape(shift_name(each)), *_figures(each.outcome), *told]
 
 

@@ -173,8 +173,17 @@ class Study:
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
                 for rate in unbounded_rates(trace, COUNTED)
             ),
-            (*trace.notes, *self._refusals(), *self._warnings()),
+            (*trace.notes, *self._warnings(), *self._refusals()),
         )
+
+    def _warnings(self) -> Iterator[str]:
+        ask = self.ask
+        yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
+        if ask.assumed:
+            yield (
+                f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
+                f"{' and '.join(ask.assumed)} as they were where it was measured"
+            )
 
     def _refusals(self) -> Iterator[str]:
         """Of requests that no replica of this kind serves."""
@@ -189,15 +198,6 @@ class Study:
             yield (
                 f"{refused - demand.beyond_context:,} {all_of} what a replica holds, {ask.most_tokens:,} tokens with "
                 "their replies: they are refused"
-            )
-
-    def _warnings(self) -> Iterator[str]:
-        ask = self.ask
-        yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
-        if ask.assumed:
-            yield (
-                f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
-                f"{' and '.join(ask.assumed)} as they were where it was measured"
             )
 
     def _machine(self) -> Machine:
@@ -224,7 +224,8 @@ class Study:
         if self._rent is not None:
             told["per 1M"] = (
                 "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
-                "not reused keeps busy if that is more, for as long as the trace takes; decoding may need more"
+                "not reused (of refused requests too) keeps busy if that is more, for as long as the trace takes; "
+                "decoding may need more"
             )
         if self.demand.refused(self.capacities[0] // (self.ask.replicas or 1)):
             told["refused"] = (

@@ -41,7 +41,7 @@ def _traffic(report: Report) -> Iterator[str]:
         f"room for {words.memory(machine, machine.most_tokens)}"
     )
     for note in traffic.notes:
-        yield f"note: {note}"
+        yield from _wrapped(f"note: {note}")
 
 
 def _curves(report: Report) -> Iterator[str]:
@@ -155,13 +155,13 @@ def _shifts(report: Report) -> Iterator[str]:
 
 
 def _shift(each: Shift, report: Report) -> list[str]:
-    goals = report.goals.given
+    goals, sought = report.goals.given, report.goals.of_answers
     return [
         shift_name(each),
         words.percent(each.outcome.hit_rate),
         *_times(each.outcome),
         ("met" if each.meets else "missed") if goals else "",
-        (str(each.replicas) if each.replicas else "none is enough") if goals else "",
+        (str(each.replicas) if each.replicas else "none is enough") if sought else "",
     ]
 
 

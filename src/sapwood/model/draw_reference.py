@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sapwood.model.ln2 import LN2_HIGH, LN2_LOW, PER_LN2
 from sapwood.model.ops import Picked, Ranked
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _EVEN = (1 / 479001600, 1 / 3628800, 1 / 40320, 1 / 720, 1 / 24, 1 / 2, 1.0)
 _ODD = (1 / 39916800, 1 / 362880, 1 / 5040, 1 / 120, 1 / 6, 1.0)
 """1 / k!, the highest k first."""
 
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _LOWEST = -708.0
 
 
@@ -67,8 +67,8 @@ def exp(x: Weights) -> Weights:
     """
     dead = x < _LOWEST
     x = np.where(dead, _LOWEST, x)
-    n = np.rint(x * 1.44269504088896338700)
-    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    n = np.rint(x * PER_LN2)
+    r = (x - n * LN2_HIGH) - n * LN2_LOW
     y = _horner(_EVEN, r * r) + _horner(_ODD, r * r) * r
     return np.where(dead, 0.0, np.ldexp(y, n.astype(np.int32)))
 

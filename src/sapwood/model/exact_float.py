@@ -92,7 +92,7 @@ def quantised_to_8(x: NDArray[np.float32]) -> ByteRows:
     A row that is not finite throughout becomes zeros with a scale of NaN.
     """
     finite: NDArray[np.bool_] = np.array(np.isfinite(x).all(axis=1))
-    blocks = np.where(finite[:, None], x, np.float32(0)).reshape(len(x), -1, BLOCK)
+    blocks = np.where(finite[:, None], x, np.float32(0)).reshape(len(x), x.shape[1] // BLOCK, BLOCK)
     most = np.abs(blocks).max(axis=2)
     zero = most < np.float32(2.0**-100)
     safe = np.where(zero, np.float32(1), most)
@@ -125,7 +125,7 @@ def block_chain(rows: QuantisedRows, weight: QuantisedWeight) -> NDArray[np.floa
 
     Sums of whole numbers below 2^53 are exact in float64 whatever their order, so a BLAS may take them.
     """
-    q = rows.q.reshape(len(rows.q), -1, BLOCK)
+    q = rows.q.reshape(len(rows.q), rows.q.shape[1] // BLOCK, BLOCK)
     total = np.zeros((len(q), len(weight.q)), np.float32)
     for b in range(q.shape[1]):
         dots = q[:, b] @ weight.q[:, b].T.astype(np.float64)

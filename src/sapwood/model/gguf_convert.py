@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sapwood.errors import ModelError
-from sapwood.model.gguf_repack import REPACKINGS, Repacking
+from sapwood.model.gguf_repack import REPACKINGS, Repacking, halves
 from sapwood.model.tensor import BLOCK_BYTES, BLOCK_VALUES, RawTensor, TensorFormat
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ def blocks_of(tensor: RawTensor) -> Blocks:
     """The parts of a tensor in a block format."""
     blocks = tensor.data.reshape(-1, BLOCK_BYTES[tensor.format])
     if tensor.format == "q8_0":
-        return Blocks(blocks[:, 2:].view(np.int8), _halves(blocks, 0), None)
+        return Blocks(blocks[:, 2:].view(np.int8), halves(blocks[:, :2]), None)
     if tensor.format == "q4_0":
-        return Blocks(_nibbles(blocks[:, 2:]) - np.int8(8), _halves(blocks, 0), None)
-    return Blocks(_nibbles(blocks[:, 4:]), _halves(blocks, 0), _halves(blocks, 2))
+        return Blocks(_nibbles(blocks[:, 2:]) - np.int8(8), halves(blocks[:, :2]), None)
+    return Blocks(_nibbles(blocks[:, 4:]), halves(blocks[:, :2]), halves(blocks[:, 2:4]))
 
 
 def _from_blocks(tensor: RawTensor) -> NDArray[np.float32]:
@@ -143,10 +143,6 @@ def _from_blocks(tensor: RawTensor) -> NDArray[np.float32]:
     if blocks.minimum is not None:
         values = values + blocks.minimum
     return values.reshape(tensor.rows, tensor.cols)
-
-
-def _halves(blocks: NDArray[np.uint8], at: int) -> NDArray[np.float32]:
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view(np.float16).astype(np.float32)
 
 
 def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.int8]:

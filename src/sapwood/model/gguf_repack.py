@@ -45,7 +45,7 @@ def _q4_k(stored: Blocks) -> Blocks:
     Products of f16 and 6 bits have up to 17 significant bits and are rounded to 11.
     """
     scales, mins = _six_bits(stored[:, 4:16])
-    d, dmin = (_halves(stored[:, at : at + 2]) for at in (0, 2))
+    d, dmin = (halves(stored[:, at : at + 2]) for at in (0, 2))
     with np.errstate(all="ignore"):
         heads = np.stack([d * scales, -dmin * mins], axis=-1).astype(np.float16)
     if not np.isfinite(heads).all():
@@ -64,7 +64,8 @@ def _six_bits(packed: Blocks) -> tuple[NDArray[np.float32], NDArray[np.float32]]
     return scales.astype(np.float32), mins.astype(np.float32)
 
 
-def _halves(pairs: Blocks) -> NDArray[np.float32]:
+def halves(pairs: Blocks) -> NDArray[np.float32]:
+    """float16s that lie in bytes [count, 2], as float32 [count, 1]."""
     return np.ascontiguousarray(pairs).view(np.float16).astype(np.float32)
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sapwood.model.ln2 import LN2_HIGH, LN2_LOW, PER_LN2
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sapwood.model.spec import Experts
 
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_PER_LN2 = 1.44269504088896338700
 _TAYLOR_TERMS = 13
 
 
@@ -43,8 +43,8 @@ def route(scores: NDArray[np.float32], experts: Experts) -> Routing:
 def _exp(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """exp of numbers not above 0, within a unit or two of the last place: a library's may differ by CPU."""
     x = np.maximum(x, -700.0)
-    halvings = np.rint(x * _PER_LN2)
-    rest = (x - halvings * _LN2_HIGH) - halvings * _LN2_LOW
+    halvings = np.rint(x * PER_LN2)
+    rest = (x - halvings * LN2_HIGH) - halvings * LN2_LOW
     total = np.ones_like(rest)
     for n in range(_TAYLOR_TERMS, 0, -1):
         total = 1.0 + rest * total / n

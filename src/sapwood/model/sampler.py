@@ -8,27 +8,41 @@ found by a fixed sequence of operations (`Ops.pick`), so that does not depend on
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from sapwood.model.ln2 import LN2_HIGH, LN2_LOW
 from sapwood.types import TokenLogprob
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sapwood.model.ops import Ops
     from sapwood.plan import SampleOrder
+    from sapwood.types import SamplingParams
 
     Logits = NDArray[np.float32]
 Drawn = TokenLogprob | Exception
 """A token, or why there is none."""
 
 _MOST = np.finfo(np.float32).max
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_Item = TypeVar("_Item")
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """Logits to be drawn from, and how; once shaped they were finite before."""
+
+    logits: Logits
+    params: SamplingParams
+    number: float
+    shaped: bool
 
 
 class Sampler:
@@ -39,21 +53,13 @@ class Sampler:
 
     def draw(self, rows: Sequence[Logits], orders: Sequence[SampleOrder]) -> list[Drawn]:
         """One token from each row of logits [vocab_size], or a row's own failure: ValueError for logits that are not
-        finite, whatever its guide raises (DeadEndError where it allows no token).
+        finite, whatever its guide raises (DeadEndError where it allows no token) or the ops raise for it alone.
 
         `logprob` is filled (from the raw logits) only when params.logprobs is not None, else 0.
         """
-        shaped = [_attempt(row, order) for row, order in zip(rows, orders, strict=True)]
-        ready = [i for i, row in enumerate(shaped) if not isinstance(row, Exception)]
-        picked = self._ops.pick(
-            [row for row in shaped if not isinstance(row, Exception)],
-            [orders[i].params for i in ready],
-            [self._number(orders[i]) for i in ready],
-        )
-        drawn: list[Drawn] = [row if isinstance(row, Exception) else _not_finite() for row in shaped]
-        for i, token, finite in zip(ready, picked.tokens.tolist(), picked.finite.tolist(), strict=True):
-            if finite or shaped[i] is not rows[i]:  # one that was shaped was looked at before
-                drawn[i] = TokenLogprob(token, 0.0)
+        attempts = [self._attempt(row, order) for row, order in zip(rows, orders, strict=True)]
+        picked = iter(_together(self._pick, [each for each in attempts if isinstance(each, _Row)]))
+        drawn: list[Drawn] = [next(picked) if isinstance(each, _Row) else each for each in attempts]
         self._add_logprobs(drawn, rows, orders)
         return drawn
 
@@ -73,25 +79,57 @@ class Sampler:
             for row, token, norm, best in zip(rows, tokens, norms, ranked.tokens.tolist(), strict=True)
         ]
 
+    def _attempt(self, logits: Logits, order: SampleOrder) -> _Row | Exception:
+        try:
+            plain = is_plain(order)
+            return _Row(
+                logits if plain else _shaped(logits, order), order.params, self._number(order), not plain
+            )
+        except Exception as error:  # Whatever it is, it is about this row: the others get their tokens.
+            return error
+
     def _number(self, order: SampleOrder) -> float:
         """In [0, 1); a greedy draw needs none."""
         if order.params.temperature == 0:
             return 0.0
         return self._ops.uniform(order.seed & 0xFFFFFFFFFFFFFFFF, order.sample, len(order.history))
 
+    def _pick(self, rows: list[_Row]) -> list[Drawn]:
+        picked = self._ops.pick(
+            [row.logits for row in rows], [row.params for row in rows], [row.number for row in rows]
+        )
+        return [
+            TokenLogprob(token, 0.0) if finite or row.shaped else _not_finite()
+            for row, token, finite in zip(rows, picked.tokens.tolist(), picked.finite.tolist(), strict=True)
+        ]
+
     def _add_logprobs(
         self, drawn: list[Drawn], rows: Sequence[Logits], orders: Sequence[SampleOrder]
     ) -> None:
-        tops = {
-            i: order.params.logprobs for i, order in enumerate(orders) if order.params.logprobs is not None
-        }
-        tokens = {i: each.token for i in tops if isinstance(each := drawn[i], TokenLogprob)}
-        if not tokens:
-            return
-        most = max(top for i, top in tops.items() if i in tokens)
-        scored = self.score([rows[i] for i in tokens], list(tokens.values()), most)
-        for i, entry in zip(tokens, scored, strict=True):
-            drawn[i] = replace(entry, top=entry.top[: tops[i]])
+        """Ranks rows with those that ask for as many: none goes deeper than its own order says."""
+        tokens: dict[int, dict[int, int]] = {}
+        for i, (each, order) in enumerate(zip(drawn, orders, strict=True)):
+            if order.params.logprobs is not None and isinstance(each, TokenLogprob):
+                tokens.setdefault(order.params.logprobs, {})[i] = each.token
+        for top, group in tokens.items():
+            scored = _together(partial(self._scored, rows, group, top), list(group))
+            for i, entry in zip(group, scored, strict=True):
+                drawn[i] = entry
+
+    def _scored(
+        self, rows: Sequence[Logits], tokens: Mapping[int, int], top: int, which: list[int]
+    ) -> list[TokenLogprob]:
+        return self.score([rows[i] for i in which], [tokens[i] for i in which], top)
+
+
+def _together(make: Callable[[list[_Item]], list[_Made]], items: list[_Item]) -> list[_Made | Exception]:
+    """What `make` makes of all items at once or, where one of them makes it fail, of each alone."""
+    try:
+        return [*make(items)]
+    except Exception as error:
+        if len(items) == 1:
+            return [error]
+    return [made for item in items for made in _together(make, [item])]
 
 
 def is_plain(order: SampleOrder) -> bool:
@@ -105,13 +143,6 @@ def is_plain(order: SampleOrder) -> bool:
         and not order.banned
         and order.guide is None
     )
-
-
-def _attempt(logits: Logits, order: SampleOrder) -> Logits | Exception:
-    try:
-        return logits if is_plain(order) else _shaped(logits, order)
-    except Exception as error:  # Whatever it is, it is about this row: the others get their tokens.
-        return error
 
 
 def _not_finite() -> ValueError:
@@ -163,4 +194,4 @@ def _log(x: float) -> float:
     series = 0.0
     for k in range(21, 0, -2):
         series = series * (s * s) + 1 / k
-    return exponent * _LN2_HIGH + (2 * s * series + exponent * _LN2_LOW)
+    return exponent * LN2_HIGH + (2 * s * series + exponent * LN2_LOW)

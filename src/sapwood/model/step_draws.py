@@ -42,7 +42,7 @@ class StepDraws:
 
     def followed(self, work: SequenceWork, drawn: TokenLogprob) -> Iterator[TokenLogprob]:
         """The draws after each guess, for as long as what was drawn is what was guessed."""
-        draft = work.tokens[-len(work.guesses) :].tolist()
+        draft = work.tokens[len(work.tokens) - len(work.guesses) :].tolist()
         for row, guess in enumerate(draft, start=self._firsts[work.seq] + 1):
             if drawn.token != guess:
                 return
@@ -66,4 +66,5 @@ class StepDraws:
 
 
 def _orders(work: SequenceWork) -> tuple[SampleOrder, ...]:
-    return work.guesses if work.sample is None else (work.sample, *work.guesses)
+    assert work.sample is not None
+    return (work.sample, *work.guesses)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from sapwood.routing.block_keys import BlockKey
 from sapwood.routing.choose import Ticket
+from sapwood.routing.coming import Coming
 
 RECENT_SECONDS = 180.0
 """A request counts half after so long."""
@@ -15,16 +15,17 @@ RECENT_SECONDS = 180.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """A request that a replica was given."""
+    """A request that a replica was given. A ticket that was chosen for twice has two, which end one by one."""
 
     replica: int
     at: float
     seconds: float = 0.0
     """Of prefill that were expected of it."""
-    keys: Sequence[BlockKey] = ()
-    """Of its prompt."""
+    coming: Coming | None = None
+    """Its prompt, on the way; None where nobody follows prompts."""
     believed_tokens: int = 0
-    """That were surely there."""
+    """That were surely there, and that so large pages can be reused of."""
+    page_tokens: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +54,48 @@ class InFlight:
     """Memory: the requests in flight, and a count for each replica."""
 
     def __init__(self) -> None:
-        self._placements: dict[Ticket, Placement] = {}
-        self._by_replica: dict[int, dict[Ticket, Placement]] = {}
+        self._placements: dict[Ticket, list[Placement]] = {}
+        self._by_replica: dict[int, dict[Placement, Ticket]] = {}
+        """Of each, the earliest first."""
         self._recent: dict[int, _Recent] = {}
 
     def __len__(self) -> int:
-        return len(self._placements)
+        """Placements that have not ended."""
+        return sum(len(placements) for placements in self._by_replica.values())
 
     def add(self, ticket: Ticket, placement: Placement) -> None:
-        """A ticket that is in flight already is there no more."""
-        self.pop(ticket)
-        self._placements[ticket] = placement
-        self._by_replica.setdefault(placement.replica, {})[ticket] = placement
+        self._placements.setdefault(ticket, []).append(placement)
+        self._by_replica.setdefault(placement.replica, {})[placement] = ticket
         recent = self._recent.setdefault(placement.replica, _Recent())
         before = recent.as_of(placement.at)
         recent.sent = Sent(before.requests + 1.0, before.seconds + placement.seconds)
         recent.at = placement.at
 
-    def pop(self, ticket: Ticket) -> Placement | None:
-        """It has ended. None if it is not in flight, or its replica has left since."""
-        placement = self._placements.pop(ticket, None)
-        if placement is not None:
-            del self._by_replica[placement.replica][ticket]
-        return placement
+    def pop(self, ticket: Ticket, replica: int) -> Placement | None:
+        """It has ended there: the earliest of its placements there. None if there is none, or none any more."""
+        for placement in self._placements.get(ticket, ()):
+            if placement.replica == replica:
+                del self._by_replica[replica][placement]
+                self._remove(ticket, placement)
+                return placement
+        return None
 
     def left(self, replica: int) -> None:
         """Nothing that it was given will end."""
-        for ticket in self._by_replica.pop(replica, {}):
-            del self._placements[ticket]
+        for placement, ticket in self._by_replica.pop(replica, {}).items():
+            self._remove(ticket, placement)
         self._recent.pop(replica, None)
+
+    def expire(self, before: float) -> list[Placement]:
+        """Those placed before a moment are in flight no more."""
+        expired: list[Placement] = []
+        for placements in self._by_replica.values():
+            old = list(takewhile(lambda each: each[0].at < before, placements.items()))
+            for placement, ticket in old:
+                del placements[placement]
+                self._remove(ticket, placement)
+                expired.append(placement)
+        return expired
 
     def on(self, replica: int) -> int:
         """Requests in flight there."""
@@ -90,8 +104,10 @@ class InFlight:
     def since(self, replica: int, as_of: float | None) -> Sent:
         """Of those in flight, what it was sent after a moment; None: nothing."""
         requests, seconds = 0, 0.0
-        for placement in reversed(() if as_of is None else self._by_replica.get(replica, {}).values()):
-            if as_of is None or placement.at <= as_of:
+        if as_of is None:
+            return Sent(0, 0.0)
+        for placement in reversed(self._by_replica.get(replica, {})):
+            if placement.at <= as_of:
                 break
             requests, seconds = requests + 1, seconds + placement.seconds
         return Sent(requests, seconds)
@@ -100,3 +116,9 @@ class InFlight:
         """What it was given of late, whether it has ended or not."""
         recent = self._recent.get(replica)
         return Sent(0.0, 0.0) if recent is None else recent.as_of(now)
+
+    def _remove(self, ticket: Ticket, placement: Placement) -> None:
+        placements = self._placements[ticket]
+        placements.remove(placement)
+        if not placements:
+            del self._placements[ticket]

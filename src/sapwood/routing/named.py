@@ -16,7 +16,12 @@ ROUTER_NAMES: tuple[RouterName, ...] = get_args(RouterName)
 
 
 def router_for(
-    name: RouterName, *, capacity_tokens: int, prefill_seconds: PrefillSeconds, seed: int = 0
+    name: RouterName,
+    *,
+    capacity_tokens: int,
+    prefill_seconds: PrefillSeconds,
+    seed: int = 0,
+    secret: bytes = b"",
 ) -> Router:
     """One router for a whole fleet; it serves any number of replicas. Raises UsageError for another name.
 
@@ -24,6 +29,7 @@ def router_for(
         capacity_tokens: of each replica's cache.
         prefill_seconds: of reading a prompt of so many tokens of which so many are cached.
         seed: of the draws at random.
+        secret: of the draws of sessions (`SessionAffinity`).
     """
     if name == "random":
         return AtRandom(seed)
@@ -32,7 +38,7 @@ def router_for(
     if name == "least-loaded":
         return LeastLoaded()
     if name == "session":
-        return SessionAffinity()
+        return SessionAffinity(secret)
     if name == "prefix":
         return PrefixAware(capacity_tokens, prefill_seconds)
     raise UsageError(f"there is no router {name!r}; there are {', '.join(ROUTER_NAMES)}")

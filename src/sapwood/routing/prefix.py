@@ -25,6 +25,7 @@ import numpy as np
 from sapwood.cache import Tokens
 from sapwood.routing.block_keys import BlockKey, block_keys
 from sapwood.routing.choose import Candidate, Ticket, require_candidates
+from sapwood.routing.coming import Coming
 from sapwood.routing.in_flight import InFlight, Placement, Sent
 from sapwood.routing.shadow import Shadow, Sighting
 from sapwood.routing.trust import Trust
@@ -53,7 +54,7 @@ class Offer:
     prefill: float
     evicted: float
     continues: bool
-    """Whether it is the next turn of a conversation that lives there and nowhere else."""
+    """Whether it is the next turn of a conversation that lives there and nowhere else; its last turn has ended."""
 
     @property
     def cost(self) -> float:
@@ -80,7 +81,7 @@ class PrefixAware:
     def __init__(
         self, capacity_tokens: int, prefill_seconds: PrefillSeconds, shadow: Shadow | None = None
     ) -> None:
-        self.shadow = shadow or Shadow(capacity_tokens)
+        self.shadow = Shadow(capacity_tokens) if shadow is None else shadow
         self._prefill_seconds = prefill_seconds
         self._in_flight = InFlight()
         self._trust = Trust()
@@ -92,34 +93,35 @@ class PrefixAware:
                 self.shadow.resize(candidate.replica, candidate.capacity_tokens)
         asked = self._ask(ticket)
         chosen = best(self._offers(asked, candidates, now), asked.cold)
-        replica = chosen.candidate.replica
-        believed = self._cached(ticket, self.shadow.sure(asked.sighting, replica))
-        self.shadow.place(replica, asked.keys, now)
-        self._in_flight.add(ticket, Placement(replica, now, chosen.prefill, asked.keys, believed))
+        replica, page = chosen.candidate.replica, chosen.candidate.page_tokens
+        believed = self._cached(ticket, self.shadow.sure(asked.sighting, replica), page)
+        coming = self.shadow.place(replica, asked.keys)
+        self._in_flight.add(ticket, Placement(replica, now, chosen.prefill, coming, believed, page))
         return replica
 
     def finished(
         self, ticket: Ticket, replica: int, stored: Tokens, now: float, reused: int | None = None
     ) -> None:
-        placement = self._in_flight.pop(ticket)
-        if placement is None:
+        placement = self._in_flight.pop(ticket, replica)
+        if placement is None or placement.coming is None:
             return  # The replica has left since: what it stored is gone.
-        if reused is not None and replica == placement.replica:
-            self._learn(placement, reused)
-        known = placement.keys if _begins_with(stored, ticket.tokens) else ()
+        if reused is not None:
+            self._learn(placement, placement.coming, max(0, reused))
+        known: Sequence[BlockKey] = placement.coming.keys if _begins_with(stored, ticket.tokens) else ()
         keys = block_keys(ticket.namespace, stored, self.shadow.block_tokens, known)
-        self.shadow.store(replica, keys, now)
-        self.shadow.withdraw(placement.replica, placement.keys)
+        self.shadow.settle(placement.coming, keys, now)
 
     def failed(self, ticket: Ticket, replica: int, now: float) -> None:  # noqa: ARG002
-        placement = self._in_flight.pop(ticket)
-        if placement is not None:
-            self.shadow.withdraw(placement.replica, placement.keys)
+        self._withdraw(self._in_flight.pop(ticket, replica))
 
     def left(self, replica: int) -> None:
         self._in_flight.left(replica)
         self._trust.forget(replica)
         self.shadow.forget(replica)
+
+    def expire(self, before: float) -> None:
+        for placement in self._in_flight.expire(before):
+            self._withdraw(placement)
 
     def offers(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> list[Offer]:
         """What it would cost at each of them: why a choice is what it is. Changes nothing."""
@@ -134,13 +136,13 @@ class PrefixAware:
         return [self._offer(asked, candidate, prefills, now) for candidate in candidates]
 
     def _offer(self, asked: _Asked, candidate: Candidate, prefills: dict[int, float], now: float) -> Offer:
-        replica, tokens = candidate.replica, len(asked.ticket.tokens)
-        blocks = self.shadow.matched(asked.sighting, replica)
-        cached = int(self._trust.of(replica) * self._cached(asked.ticket, blocks))
+        replica, tokens, capacity = candidate.replica, len(asked.ticket.tokens), candidate.capacity_tokens
+        blocks = self.shadow.matched(asked.sighting, replica, capacity)
+        cached = int(self._trust.of(replica) * self._cached(asked.ticket, blocks, candidate.page_tokens))
         if cached not in prefills:
             prefills[cached] = self._seconds(tokens, cached)
         new = len(asked.keys) - blocks + asked.ticket.expected_output // self.shadow.block_tokens
-        lost = self.shadow.lost(replica, new, asked.sighting, now) * self.shadow.block_tokens
+        lost = self.shadow.lost(replica, new, asked.sighting, now, capacity) * self.shadow.block_tokens
         return Offer(
             candidate,
             recent=self._in_flight.recent(replica, now),
@@ -149,22 +151,36 @@ class PrefixAware:
             prefill=prefills[cached],
             # What was lost is taken to cost as much per token as this prompt.
             evicted=lost * asked.cold / tokens if tokens else 0.0,
-            continues=0 < blocks < len(asked.keys) and asked.sighting.is_end(blocks),
+            continues=self._continues(asked, replica, blocks),
         )
 
-    def _cached(self, ticket: Ticket, blocks: int) -> int:
-        """Tokens; the last one of a prompt is computed in any case."""
-        return max(0, min(blocks * self.shadow.block_tokens, len(ticket.tokens) - 1))
+    def _continues(self, asked: _Asked, replica: int, blocks: int) -> bool:
+        # Prompts that lengthen one another in flight are no turns: each turn waits for the answer to the last.
+        is_turn = 0 < blocks < len(asked.keys) and asked.sighting.is_end(blocks)
+        return is_turn and self.shadow.sure(asked.sighting, replica) >= blocks
+
+    def _cached(self, ticket: Ticket, blocks: int, page_tokens: int) -> int:
+        """Tokens in whole pages; the last one of a prompt is computed in any case."""
+        tokens = max(0, min(blocks * self.shadow.block_tokens, len(ticket.tokens) - 1))
+        return tokens // page_tokens * page_tokens
 
     def _seconds(self, tokens: int, cached: int) -> float:
         return self._prefill_seconds(tokens, cached) if tokens else 0.0
 
-    def _learn(self, placement: Placement, reused: int) -> None:
-        """What was believed to be there and was not reused is not there, nor is what follows it."""
-        self._trust.learn(placement.replica, placement.believed_tokens, reused)
-        size = self.shadow.block_tokens
-        missed = placement.keys[reused // size : placement.believed_tokens // size]
-        self.shadow.drop(placement.replica, missed[:1])
+    def _learn(self, placement: Placement, coming: Coming, reused: int) -> None:
+        """What was believed to be there and was not reused was not there, nor what follows it.
+
+        Unless less than a page or a block is missing: that is how replicas round, or where blocks end.
+        """
+        believed, size = placement.believed_tokens, self.shadow.block_tokens
+        is_there = believed - reused < max(placement.page_tokens, size)
+        self._trust.learn(placement.replica, believed, believed if is_there else reused)
+        if not is_there:
+            self.shadow.missed(coming, reused // size, believed // size)
+
+    def _withdraw(self, placement: Placement | None) -> None:
+        if placement is not None and placement.coming is not None:
+            self.shadow.withdraw(placement.coming)
 
 
 def best(offers: Sequence[Offer], cold: float) -> Offer:

@@ -11,23 +11,28 @@ from collections.abc import Sequence
 
 from sapwood.cache import Tokens
 from sapwood.cache.chain import blake2b_128, root_hash
-from sapwood.routing.choose import Candidate, Ticket, require_candidates
+from sapwood.routing.choose import Candidate, Ticket, at_work
 from sapwood.routing.spread import LeastLoaded
 
 
 class SessionAffinity:
-    """By namespace and session alone, whatever the load; no table is kept. Without a session: the least loaded."""
+    """By namespace and session alone, whatever the load; no table is kept. Without a session: the least loaded.
 
-    def __init__(self) -> None:
+    `secret` goes into the draw. Without one, whoever may name sessions can work out which replica they go to, and
+    send all of theirs to one. Routers beside each other need the same.
+    """
+
+    def __init__(self, secret: bytes = b"") -> None:
+        self._secret = blake2b_128(secret) if secret else b""  # of one length
         self._without = LeastLoaded()
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:
-        require_candidates(candidates)
+        there = at_work(candidates)
         if ticket.session is None:
-            return self._without.choose(ticket, candidates, now)
-        name = root_hash(ticket.namespace) + ticket.session.encode("utf-8", "surrogatepass")
+            return self._without.choose(ticket, there, now)
+        name = self._secret + root_hash(ticket.namespace) + ticket.session.encode("utf-8", "surrogatepass")
         return max(
-            (candidate.replica for candidate in candidates),
+            (candidate.replica for candidate in there),
             key=lambda replica: (blake2b_128(b"%d:" % replica + name), replica),
         )
 
@@ -41,3 +46,6 @@ class SessionAffinity:
 
     def left(self, replica: int) -> None:
         self._without.left(replica)
+
+    def expire(self, before: float) -> None:
+        self._without.expire(before)

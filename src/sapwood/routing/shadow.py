@@ -1,16 +1,20 @@
 """What each replica of a fleet probably holds, at the granularity of blocks: learned from what it was given.
 
     place     it was given a prompt                 it will hold it soon
-    store     a request ended well, or it said so   it holds that now
-    withdraw  a request failed                      it may not hold what only that one put there
-    drop      it said so, or reused too little      it does not hold that, nor what follows
+    settle    that request ended well               it holds that now
+    withdraw  that request failed                   as if it had never been
+    missed    it found less than was held           it does not hold that, unless it was given it since
+    store     it said so                            it holds that now
+    drop      it said so                            it does not hold that, nor what follows
     forget    it is gone, or back and empty
 
-Each replica gives up what was used least recently, a block never before one that follows it, once it holds more than
+Each replica gives up what was stored least recently, a block never before one that follows it, once it holds more than
 its capacity: what a radix tree or a map of hashed pages does under lru. Other policies keep other things; what
-replicas tell (`store`, `drop`) mends that.
+replicas tell (`store`, `drop`) mends that. What is on its way takes no room and ages nothing, so a request that never
+runs, however long, costs nobody anything.
 
-Memory: BYTES_PER_BLOCK for each block that anybody holds, at most the sum of the replicas' capacities; nothing else.
+Memory: BYTES_PER_BLOCK for each block that a replica holds, at most the sum of the replicas' capacities, and as much
+for each block of each prompt in flight; nothing else.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ from dataclasses import dataclass
 
 from sapwood.errors import BooksError, UsageError
 from sapwood.routing.block_keys import BLOCK_TOKENS, BlockKey
-from sapwood.routing.block_tree import Block, BlockTree
+from sapwood.routing.block_tree import Block, BlockTree, at_hand_of, held_of
+from sapwood.routing.coming import Coming
 from sapwood.routing.held import Held
 
 BYTES_PER_BLOCK = 600
-"""At most, for one that one replica holds; a test measures it."""
+"""At most, for one that one replica holds or that one request in flight goes through; a test measures both."""
 
 HALF_LIFE_SECONDS = 180.0
 """Of how hot a block is. Preble looks back as long."""
@@ -32,7 +37,7 @@ HALF_LIFE_SECONDS = 180.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sighting:
-    """A prompt looked up: `path` is the longest prefix that any replica holds, block by block."""
+    """A prompt looked up: `path` is the longest prefix that any replica holds or will hold, block by block."""
 
     path: Sequence[Block]
     blocks: Set[Block]
@@ -68,11 +73,11 @@ class Shadow:
         self._held: dict[int, Held] = {}
 
     def __len__(self) -> int:
-        """Blocks that anybody holds, each once."""
+        """Blocks that anybody holds or will hold, each once."""
         return len(self._tree)
 
     def held(self, replica: int) -> int:
-        """Blocks that it holds."""
+        """Blocks that it holds, without what is on its way."""
         held = self._held.get(replica)
         return 0 if held is None else len(held)
 
@@ -81,63 +86,105 @@ class Shadow:
         path = self._tree.path(keys)
         return Sighting(path, frozenset(path))
 
-    def matched(self, sighting: Sighting, replica: int) -> int:
-        """How many blocks of it the replica holds: it holds none after the first that it does not."""
+    def matched(self, sighting: Sighting, replica: int, capacity_tokens: int | None = None) -> int:
+        """How many blocks of it the replica holds or will hold: none after the first that it does not.
+
+        `capacity_tokens`: as if it had been resized to that.
+        """
         held = self._held.get(replica)
-        return 0 if held is None else _first_without(held.bit, sighting.path)
+        if held is None:
+            return 0
+        count, gone = at_hand_of(sighting.path, held.bit), held.beyond(self._blocks(held, capacity_tokens))
+        if gone:
+            for n, block in enumerate(sighting.path[:count]):
+                if block in gone and not block.coming & held.bit:
+                    return n
+        return count
 
     def sure(self, sighting: Sighting, replica: int) -> int:
         """Of these, how many do not hang on a request that has not ended yet."""
         held = self._held.get(replica)
-        bit = 0 if held is None else held.bit
-        return sum(1 for block in sighting.path if block.sure & bit)
+        return 0 if held is None else held_of(sighting.path, held.bit)
 
-    def lost(self, replica: int, blocks: int, sighting: Sighting, now: float) -> float:
-        """If so many more blocks come: how many of those given up would be asked for again. Changes nothing."""
+    def lost(
+        self, replica: int, blocks: int, sighting: Sighting, now: float, capacity_tokens: int | None = None
+    ) -> float:
+        """If so many more blocks come: how many of those given up would be asked for again. Changes nothing.
+
+        `capacity_tokens`: as if it had been resized to that.
+        """
         held = self._held.get(replica)
-        return 0.0 if held is None else held.lost(blocks, sighting.blocks, now)
+        if held is None:
+            return 0.0
+        return held.lost(blocks, sighting.blocks, now, self._blocks(held, capacity_tokens))
 
     def resize(self, replica: int, capacity_tokens: int) -> None:
-        """It has said how much it can hold."""
+        """It has said how much it can hold. Raises UsageError below 0."""
+        if capacity_tokens < 0:
+            raise UsageError(f"replica {replica} holds {capacity_tokens} tokens; it cannot be below 0")
         held = self._held_by(replica)
         held.capacity = capacity_tokens // self.block_tokens
         self._trim(held)
 
-    def place(self, replica: int, keys: Sequence[BlockKey], now: float) -> None:
-        """It was given a prompt of these keys: a use of all that it holds of it, and soon it will hold the rest."""
-        held = self._held_by(replica)
-        held.use(self._tree.grown(keys), now, again=True)
-        self._trim(held)
-
-    def store(self, replica: int, keys: Sequence[BlockKey], now: float) -> None:
-        """It holds all of these now, from the first block of a namespace on."""
+    def place(self, replica: int, keys: Sequence[BlockKey]) -> Coming:
+        """It was given a prompt of these keys, and soon will hold them."""
         held = self._held_by(replica)
         path = self._tree.grown(keys)
-        held.use(path, now, again=False)
-        self._trim(held)
-        for block in path:
-            block.sure |= held.bit & block.holders
+        held.expect(path)
+        return Coming(replica, path, held, held.stores)
 
-    def withdraw(self, replica: int, keys: Sequence[BlockKey]) -> None:
-        """Of a path that was placed, forget what nobody is sure of."""
-        held = self._held.get(replica)
-        if held is not None:
-            path = self._tree.path(keys)
-            self._let_go(held, [block for block in path if not block.sure & held.bit][:1])
+    def settle(self, coming: Coming, keys: Sequence[BlockKey], now: float) -> None:
+        """The request has ended well, and its replica holds these now: they were used once more. Once for each."""
+        self._store(self._held_by(coming.replica), self._tree.grown(keys), now, again=True)
+        self.withdraw(coming)
+
+    def withdraw(self, coming: Coming) -> None:
+        """The request has failed. Once for each; what other requests put there or are to put there stays."""
+        if self._is_known(coming):
+            for block in coming.held.expect_no_more(coming.path):
+                self._tree.expect_no_more(block, coming.held.bit)
+
+    def missed(self, coming: Coming, first: int, last: int) -> None:
+        """When the request began, blocks `first` up to `last` of its prompt were not there, nor what follows them."""
+        if self._is_known(coming):
+            for block in coming.path[first:last]:
+                if not coming.held.stored_since(block, coming.store):
+                    self._let_go(coming.held, block)
+                    return  # With it went all that follows.
+
+    def store(
+        self, replica: int, keys: Sequence[BlockKey], now: float, after: BlockKey | None = None
+    ) -> None:
+        """It has said that it holds all of these, which follow `after`; None: from the first block of a namespace on.
+
+        What follows a block that it is not known to hold is passed over. Raises UsageError for blocks that are known
+        to follow another one.
+        """
+        parent = None if after is None else self._tree.get(after)
+        held = self._held_by(replica)
+        if after is None or (parent is not None and parent.holders & held.bit):
+            start: Sequence[Block] = () if parent is None else parent.path()
+            self._store(held, self._tree.grown(keys, start), now, again=False)
 
     def drop(self, replica: int, keys: Iterable[BlockKey]) -> None:
-        """It holds none of these blocks, nor what follows them. What is not known is passed over."""
+        """It holds none of these blocks, nor what follows them. What is not known is passed over.
+
+        What is on its way is still to come.
+        """
         held = self._held.get(replica)
-        if held is not None:
-            for key in keys:
-                block = self._tree.get(key)
-                self._let_go(held, [] if block is None else [block])
+        for key in () if held is None else keys:
+            block = self._tree.get(key)
+            if held is not None and block is not None:
+                self._let_go(held, block)
 
     def forget(self, replica: int) -> None:
-        """It holds nothing."""
+        """It holds nothing, and what was on its way never comes."""
         held = self._held.pop(replica, None)
-        for block in () if held is None else list(held):
-            self._tree.let_go(block, held.bit if held is not None else 0)
+        if held is not None:
+            for block in list(held):
+                self._tree.let_go(block, held.bit)
+            for block in held.coming:
+                self._tree.expect_no_more(block, held.bit)
 
     def check(self) -> None:
         """Prove the books by a recount. Raises BooksError."""
@@ -146,15 +193,28 @@ class Shadow:
         if len(set(bits)) != len(bits):
             raise BooksError("two replicas have the same bit")
         for replica, held in self._held.items():
-            if len(held) > held.capacity:
-                raise BooksError(f"replica {replica} holds {len(held)} blocks, more than its {held.capacity}")
-            if set(held) != {block for block in self._tree if block.holders & held.bit}:
-                raise BooksError(f"what replica {replica} holds and what says so differ")
-            seen: set[Block] = set()
-            for block in held:
-                seen.add(block)
-                if block.parent in seen:
-                    raise BooksError(f"replica {replica} would give up a block before one that follows it")
+            self._check(replica, held)
+
+    def _check(self, replica: int, held: Held) -> None:
+        if len(held) > held.capacity:
+            raise BooksError(f"replica {replica} holds {len(held)} blocks, more than its {held.capacity}")
+        if set(held) != {block for block in self._tree if block.holders & held.bit}:
+            raise BooksError(f"what replica {replica} holds and what says so differ")
+        if set(held.coming) != {block for block in self._tree if block.coming & held.bit}:
+            raise BooksError(f"what is to come to replica {replica} and what says so differ")
+        if held.to_come != len(set(held.coming) - set(held)):
+            raise BooksError(f"replica {replica} counts {held.to_come} blocks that are to come")
+        seen: set[Block] = set()
+        for block in held:
+            seen.add(block)
+            if block.parent in seen:
+                raise BooksError(f"replica {replica} would give up a block before one that follows it")
+
+    def _blocks(self, held: Held, capacity_tokens: int | None) -> int:
+        return held.capacity if capacity_tokens is None else capacity_tokens // self.block_tokens
+
+    def _is_known(self, coming: Coming) -> bool:
+        return self._held.get(coming.replica) is coming.held
 
     def _held_by(self, replica: int) -> Held:
         held = self._held.get(replica)
@@ -164,24 +224,15 @@ class Shadow:
             held = self._held[replica] = Held(bit, self._capacity, self._half_life)
         return held
 
+    def _store(self, held: Held, path: Sequence[Block], now: float, *, again: bool) -> None:
+        held.use(path, now, again=again)
+        self._trim(held)
+
     def _trim(self, held: Held) -> None:
         for block in held.surplus():
             self._tree.let_go(block, held.bit)
 
-    def _let_go(self, held: Held, tops: Sequence[Block]) -> None:
-        for top in tops:
-            for block in reversed(self._tree.held_below(top, held.bit)):
-                held.remove(block)
-                self._tree.let_go(block, held.bit)
-
-
-def _first_without(bit: int, path: Sequence[Block]) -> int:
-    """Blocks that a replica holds of a path, by halving: it holds a prefix of it."""
-    low, high = 0, len(path)
-    while low < high:
-        middle = (low + high) // 2
-        if path[middle].holders & bit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    def _let_go(self, held: Held, top: Block) -> None:
+        for block in reversed(self._tree.held_below(top, held.bit)):
+            held.remove(block)
+            self._tree.let_go(block, held.bit)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from sapwood.cache import Tokens
-from sapwood.routing.choose import Candidate, Ticket, require_candidates
+from sapwood.routing.choose import Candidate, Ticket, at_work
 from sapwood.routing.in_flight import InFlight, Placement
 
 
@@ -24,6 +24,9 @@ class Forgetful:
     def left(self, replica: int) -> None:
         pass
 
+    def expire(self, before: float) -> None:
+        pass
+
 
 class AtRandom(Forgetful):
     """Each replica with the same chance: the baseline. The same seed draws the same."""
@@ -32,19 +35,17 @@ class AtRandom(Forgetful):
         self._draws = random.Random(seed)
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:  # noqa: ARG002
-        require_candidates(candidates)
-        return self._draws.choice(candidates).replica
+        return self._draws.choice(at_work(candidates)).replica
 
 
 class RoundRobin(Forgetful):
-    """In turns, by number; who is not there is passed over."""
+    """In turns, by number; who is not there or stuck is passed over."""
 
     def __init__(self) -> None:
         self._last: int | None = None
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:  # noqa: ARG002
-        require_candidates(candidates)
-        replicas = sorted(candidate.replica for candidate in candidates)
+        replicas = sorted(candidate.replica for candidate in at_work(candidates))
         last = self._last
         following = [replica for replica in replicas if last is not None and replica > last]
         self._last = (following or replicas)[0]
@@ -61,8 +62,7 @@ class LeastLoaded:
         self._in_flight = InFlight()
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:
-        require_candidates(candidates)
-        chosen = min(candidates, key=lambda candidate: self._load(candidate, now)).replica
+        chosen = min(at_work(candidates), key=lambda candidate: self._load(candidate, now)).replica
         self._in_flight.add(ticket, Placement(chosen, now))
         return chosen
 
@@ -75,15 +75,18 @@ class LeastLoaded:
     def finished(
         self,
         ticket: Ticket,
-        replica: int,  # noqa: ARG002
+        replica: int,
         stored: Tokens,  # noqa: ARG002
         now: float,  # noqa: ARG002
         reused: int | None = None,  # noqa: ARG002
     ) -> None:
-        self._in_flight.pop(ticket)
+        self._in_flight.pop(ticket, replica)
 
     def failed(self, ticket: Ticket, replica: int, now: float) -> None:  # noqa: ARG002
-        self._in_flight.pop(ticket)
+        self._in_flight.pop(ticket, replica)
 
     def left(self, replica: int) -> None:
         self._in_flight.left(replica)
+
+    def expire(self, before: float) -> None:
+        self._in_flight.expire(before)

@@ -103,7 +103,10 @@ class _Door:
         self._scale = max(1.0, trace.unit_tokens / BLOCK_TOKENS)
         self._sessions = trace.sessions.tolist()
         self._contents = Contents(_to_scale(trace, self._scale))
-        self._candidates = [Candidate(replica, 0, 0, 0.0) for replica in range(design.replicas)]
+        page = max(1, round(design.page_size / self._scale))
+        self._candidates = [
+            Candidate(replica, 0, 0, 0.0, page_tokens=page) for replica in range(design.replicas)
+        ]
         self._cost = cost
         self._router: Router = router_for(
             design.routing,

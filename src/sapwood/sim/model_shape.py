@@ -36,8 +36,8 @@ class ModelShape:
     kv_element_bytes: float = 2.0
     weight_bytes: float = 2.0
     active_parameters: int | None = None
-    context: int | None = None
     notes: tuple[str, ...] = ()
+    context: int | None = None
 
     def __post_init__(self) -> None:
         whole = (
@@ -129,8 +129,8 @@ def shape_of_config(config: Mapping[str, Any], name: str) -> ModelShape:
         kv_heads=kv_heads,
         head_dim=head_dim,
         active_parameters=rest + layers * mlp * experts.chosen if experts.router else None,
-        context=_whole(text, "max_position_embeddings", name, 0) or None,
         notes=(*_windows(text, layers), *_stored(config, text)),
+        context=_whole(text, "max_position_embeddings", name, 0) or None,
     )
 
 

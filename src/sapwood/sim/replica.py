@@ -73,7 +73,8 @@ class Replica:
         unread = sum(live.reading for live in self._live.values())
         unread += sum(self._cost.prefill_seconds(visit.prompt_tokens, 0) for visit in self._door)
         wait = max(0.0, self._ends - now) + unread
-        return Candidate(self.number, self.scheduler.running, self.scheduler.waiting + len(self._door), wait)
+        waiting, page = self.scheduler.waiting + len(self._door), self.cache.page_size
+        return Candidate(self.number, self.scheduler.running, waiting, wait, page_tokens=page)
 
     def arrive(self, visit: Visit) -> None:
         """It is let in before the next step."""

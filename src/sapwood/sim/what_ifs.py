@@ -36,7 +36,7 @@ class Shift:
 
     Attributes:
         outcome: of the same design.
-        replicas: the least that meet the goals, with all else as it is; None if no number that may be chosen does.
+        replicas: the least that meet the goals, with all else as it is; None if no number does, or none is asked for.
     """
 
     traffic: float
@@ -74,7 +74,7 @@ def sensitivity(planner: Planner, design: Design) -> tuple[Shift, ...]:
 def _shift(planner: Planner, design: Design, traffic: float, speed: float) -> Shift:
     outcome = planner.trial.one(design, traffic, speed)
     meets = planner.meets(design, outcome)
-    replicas = planner.least_replicas(design, traffic, speed) if planner.goals.given else None
+    replicas = planner.least_replicas(design, traffic, speed) if planner.goals.of_answers else None
     return Shift(traffic, speed, outcome, meets, replicas)
 
 

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "file_block.h"
 #include "formats.h"
 
 namespace sapwood {
@@ -14,22 +15,23 @@ float half_at(const uint8_t* p) {
   return from_half(halves)[0];
 }
 
-// File nibbles of one block: byte j holds values j (low) and j + 16 (high).
 void nibbles(const uint8_t* quants, float* out) {
-  for (int j = 0; j < 16; ++j) {
-    out[j] = static_cast<float>(quants[j] & 15);
-    out[j + 16] = static_cast<float>(quants[j] >> 4);
+  constexpr int half = kBlock / 2;
+  for (int j = 0; j < half; ++j) {
+    out[j] = static_cast<float>(nibble(quants, j));
+    out[j + half] = static_cast<float>(nibble(quants, j + half));
   }
 }
 
 void embed_block(Format format, const uint8_t* block, float* out) {
   const f32x8 d = splat(half_at(block));
+  const uint8_t* quants = block + 2 * heads_of(format);
   if (format == Format::q8_0) {
-    for (int i = 0; i < kBlock; i += kLanes) store(out + i, from_i8(block + 2 + i) * d);
+    for (int i = 0; i < kBlock; i += kLanes) store(out + i, from_i8(quants + i) * d);
     return;
   }
   const bool has_min = format == Format::q4_1;
-  nibbles(block + (has_min ? 4 : 2), out);
+  nibbles(quants, out);
   const f32x8 m = splat(has_min ? half_at(block + 2) : 0.0f);
   for (int i = 0; i < kBlock; i += kLanes) {
     const f32x8 q = load(out + i);
@@ -57,7 +59,7 @@ void embed(Format format, const uint8_t* row, int inputs, float scale, float* ou
     case Format::bf16: embed_plain<Bf16>(row, inputs, out); break;
     default:
       for (int b = 0; b < inputs / kBlock; ++b)
-        embed_block(format, row + static_cast<size_t>(b) * (row_bytes(format, kBlock)), out + b * kBlock);
+        embed_block(format, row + static_cast<size_t>(b) * block_bytes(format), out + b * kBlock);
   }
   if (scale != 1)
     for (int i = 0; i < inputs; ++i) out[i] *= scale;

@@ -38,7 +38,7 @@ void multiply(const uint8_t* panel, int inputs, const IntRows& rows, float (*out
     if (Reader::kPacked) fetch_ahead(panel, Reader::kBytes);
     q.hold();
     Columns sums[R];
-    int16_t* const wide = reinterpret_cast<int16_t*>(to + Expanded<true>::kHeader);
+    int16_t* const wide = kExpands ? reinterpret_cast<int16_t*>(to + Expanded<true>::kHeader) : nullptr;
     Reader::walk(panel, [&](int p, const Columns& w) __attribute__((always_inline)) {
       if (kExpands) store_columns(wide + 32 * p, w);
 #pragma GCC unroll 6

@@ -279,6 +279,7 @@ void in_row_tiles(const Panel& panel, int depth, const Inputs& x, const Piece& p
   if (panel.compute == Compute::integer) {
     uint8_t* const expanded = reinterpret_cast<uint8_t*>(scratch);
     const int head = std::min(kIntDirectRows, piece.rows);
+    next.fetch_some();
     x.kernels.expand(panel, depth, x.ints.from(piece.row, head), place(0), expanded);
     done(0, head);
     return in_tiles(piece.rows - head, [&](int tile, int n) {
@@ -299,6 +300,7 @@ void in_row_tiles(const Panel& panel, int depth, const Inputs& x, const Piece& p
 }  // namespace
 
 void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilogue epilogue) {
+  if (in.rows == 0) return;
   const int depth = w.inputs();
   const auto& panels = w.panels();
   const Inputs x = prepared(workers, in, depth, wanted(w), w.kernels());
@@ -326,6 +328,7 @@ void linear(Workers& workers, Input in, const PackedMatrix& w, Output out, Epilo
 
 void gated_linear(Workers& workers, Input in, const PackedMatrix& gate, const PackedMatrix& up, Activation activation,
                   Output out) {
+  if (in.rows == 0) return;
   const int depth = gate.inputs();
   const Wanted a = wanted(gate), b = wanted(up);
   const Wanted either = {a.floats || b.floats, a.ints || b.ints, a.bytes || b.bytes};

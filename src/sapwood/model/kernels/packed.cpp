@@ -3,21 +3,17 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "file_block.h"
 #include "formats.h"
 
 namespace sapwood {
 
 namespace {
 
-size_t block_bytes(Format f) { return f == Format::q8_0 ? 34 : f == Format::q4_0 ? 18 : 20; }
-
 void pack_plain(uint8_t* panel, const uint8_t* row, int lane, int inputs, size_t element) {
   for (int k = 0; k < inputs; ++k)
     std::memcpy(panel + (static_cast<size_t>(k) * kPanel + lane) * element, row + k * element, element);
 }
-
-// File nibbles of one block: byte j holds k = j (low) and k = j + 16 (high).
-uint8_t nibble(const uint8_t* qs, int k) { return k < 16 ? qs[k] & 15 : qs[k - 16] >> 4; }
 
 void put_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
   for (int k = 0; k < kBlock; ++k) {
@@ -45,13 +41,13 @@ void put_paired_quants(uint8_t* out, const uint8_t* qs, int lane, Format f) {
 
 void pack_blocks(uint8_t* panel, const uint8_t* row, int lane, int inputs, Format f, Compute compute) {
   const size_t packed_block = panel_bytes(f, kBlock);
-  const int halves = f == Format::q4_1 ? 2 : 1;
+  const int heads = heads_of(f);
   for (int b = 0; b < inputs / kBlock; ++b) {
     const uint8_t* src = row + static_cast<size_t>(b) * block_bytes(f);
     uint8_t* dst = panel + static_cast<size_t>(b) * packed_block;
-    for (int h = 0; h < halves; ++h) std::memcpy(dst + h * 32 + lane * 2, src + h * 2, 2);
-    const uint8_t* qs = src + halves * 2;
-    uint8_t* out = dst + halves * 32;
+    for (int h = 0; h < heads; ++h) std::memcpy(dst + h * 32 + lane * 2, src + h * 2, 2);
+    const uint8_t* qs = src + heads * 2;
+    uint8_t* out = dst + heads * 32;
     if (compute == Compute::int8) put_nibbles_by_four(out, qs, lane);
     else if (compute == Compute::integer) put_paired_quants(out, qs, lane, f);
     else put_quants(out, qs, lane, f);
@@ -75,7 +71,7 @@ void PackedMatrix::append(Format format, const uint8_t* data, int rows, size_t b
   const bool blocks = has_blocks(format);
   const bool wide = compute_ == Compute::int8 && format == Format::q8_0;
   const Compute compute = !blocks ? Compute::f32 : wide ? Compute::integer : compute_;
-  if (blocks && inputs_ % kBlock != 0) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
+  if (!whole_blocks(format, inputs_)) throw std::invalid_argument("quantised rows need a multiple of 32 inputs");
   if (bytes_per_row != row_bytes(format, inputs_)) throw std::invalid_argument("row size does not fit the format");
   const int count = (rows + kPanel - 1) / kPanel;
   const size_t size = panel_bytes(format, inputs_);

@@ -33,6 +33,9 @@ enum class Compute { f32, integer, int8 };
 
 inline bool has_blocks(Format f) { return f == Format::q8_0 || f == Format::q4_0 || f == Format::q4_1; }
 
+// Whether rows of so many values can be stored so.
+inline bool whole_blocks(Format f, int inputs) { return !has_blocks(f) || inputs % kBlock == 0; }
+
 struct Panel {
   const uint8_t* data;
   Format format;

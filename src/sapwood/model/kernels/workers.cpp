@@ -63,6 +63,7 @@ void Workers::join_round(unsigned round, int thread) {
 }
 
 void Workers::serve(int thread) {
+  const FloatState exact;
   unsigned seen = 0;
   for (;;) {
     for (int spin = 0; spin < kSpins && round_.load() == seen; ++spin) relax();
@@ -107,17 +108,14 @@ void Workers::run(int count, const std::function<void(int, int)>& piece) {
 float* Workers::scratch(int thread, size_t floats) {
   auto& s = scratch_[static_cast<size_t>(thread)];
   const size_t padded = floats + 16;
-  if (s.size() < padded) s.resize(padded);
+  if (const size_t before = s.size(); before < padded) {
+    s.resize(padded);
+    scratch_floats_.fetch_add(padded - before);
+  }
   const auto at = reinterpret_cast<uintptr_t>(s.data());
   return reinterpret_cast<float*>((at + 63) & ~static_cast<uintptr_t>(63));
 }
 
 float* Workers::common(size_t floats) { return scratch(threads(), floats); }
-
-size_t Workers::scratch_bytes() const {
-  size_t floats = 0;
-  for (const auto& s : scratch_) floats += s.size();
-  return floats * sizeof(float);
-}
 
 }  // namespace sapwood

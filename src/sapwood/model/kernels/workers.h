@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "float_state.h"
+
 namespace sapwood {
 
 class Workers {
@@ -25,8 +27,17 @@ class Workers {
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
-  // Callers that share workers hold their turn for a whole op, from its first use of scratch to its last run.
-  std::unique_lock<std::mutex> turn() { return std::unique_lock<std::mutex>(turn_); }
+  // Held by callers that share workers for a whole op, from its first use of scratch to its last run; floats are
+  // meanwhile what the exactness contract takes them for.
+  class Turn {
+   public:
+    explicit Turn(std::mutex& turn) : lock_(turn) {}
+
+   private:
+    std::unique_lock<std::mutex> lock_;
+    FloatState floats_;
+  };
+  Turn turn() { return Turn(turn_); }
 
   // Calls piece(i, thread) once for each i in [0, count); returns when all are done.
   // If pieces throw, the rest still runs and then the first exception is thrown here.
@@ -38,8 +49,8 @@ class Workers {
   // Scratch floats that all pieces of the next run may read; owned by the caller of run().
   float* common(size_t floats);
 
-  // What all scratch takes by now.
-  size_t scratch_bytes() const;
+  // What all scratch takes by now; may be asked for in the middle of an op.
+  size_t scratch_bytes() const { return scratch_floats_.load() * sizeof(float); }
 
  private:
   void serve(int thread);
@@ -50,6 +61,7 @@ class Workers {
 
   std::vector<std::thread> others_;
   std::vector<std::vector<float>> scratch_;  // one a thread, then the common one
+  std::atomic<size_t> scratch_floats_{0};    // of all of them
   std::mutex turn_;
   std::mutex mutex_;
   std::condition_variable wake_;
