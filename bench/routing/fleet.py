@@ -12,6 +12,7 @@ import numpy as np
 from sapwood.cache import PrefixCache, Tokens
 from sapwood.config import CacheConfig
 from sapwood.routing import Candidate, Router, Ticket
+from sapwood.sim.replay import pass_through
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class CacheFleet:
         return [Candidate(replica, 0, 0, self.waits.get(replica, 0.0), page_tokens=page) for replica in there]
 
     def ask(self, ticket: Ticket, reply: Tokens, now: float) -> Served:
-        """Choose, look up, store prompt and reply, and tell the router."""
+        """Choose, look up, store prompt and reply, for which there is room, and tell the router."""
         replica = self.router.choose(ticket, self.candidates(), now)
         stored = np.concatenate([ticket.tokens, reply])
         reused = self._serve(replica, ticket, stored, now)
@@ -66,12 +67,4 @@ class CacheFleet:
         return self.caches[replica]
 
     def _serve(self, replica: int, ticket: Ticket, stored: Tokens, now: float) -> int:
-        cache = self.cache(replica)
-        cache.advance(now)
-        lease = cache.lease(ticket.namespace, ticket.tokens, len(ticket.tokens) - 1)
-        reused = lease.matched
-        if len(stored) <= cache.capacity_pages * cache.page_size:
-            cache.grow(lease, len(stored))
-            cache.commit(lease, stored)
-        cache.release(lease)
-        return reused
+        return pass_through(self.cache(replica), ticket.namespace, stored, now, len(ticket.tokens) - 1)

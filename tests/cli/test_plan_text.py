@@ -25,6 +25,18 @@ def test_each_row_of_the_curve_has_memory_rates_gain_and_times() -> None:
     assert knee.endswith("  4 s   8 s  ← knee")
 
 
+def test_a_load_has_a_column_where_it_is_known() -> None:
+    known = report(Goals(ttft_p95=4.0))
+    assert not [line for line in as_text(known).splitlines() if " load" in line]
+    rows = tuple(
+        replace(each, row=replace(each.row, outcome=replace(each.row.outcome, load=0.25)))
+        for each in known.what_ifs
+    )
+    lines = as_text(replace(known, what_ifs=rows)).splitlines()
+    assert "p95  load  TPOT p50" in lines[lines.index("What if") + 1]
+    assert "25 %" in lines[lines.index("What if") + 2]
+
+
 def test_what_is_refused_and_what_cannot_be_had_is_told_where_there_is_any() -> None:
     whole = report(Goals(ttft_p95=4.0))
     assert "refused" not in as_text(whole)

@@ -64,6 +64,14 @@ def test_refusals_are_told() -> None:
     assert words.outcome(outcome) == "TTFT p95 never, hit rate 50.0 %, 3 of 10 requests refused"
 
 
+def test_a_load_is_told_where_it_is_known() -> None:
+    outcome = Outcome(10, 0, 0.5, 1.0, 2.0, 3.0, 1.0, load=1.234)
+    assert words.outcome(outcome) == "TTFT p95 2 s, hit rate 50.0 %, load 123 %"
+    (short,) = Goals(ttft_p95=5.0).of_service(outcome)
+    assert words.shortfall(short, MACHINE) == "asked for 123 % of what it can compute"
+    assert words.load(None) == "–"
+
+
 def test_requests_that_go_unserved_are_a_shortfall() -> None:
     short = Shortfall("requests served", 12_031, 11_202)
     assert words.shortfall(short, MACHINE) == "11,202 requests can be served, not 12,031"

@@ -83,3 +83,11 @@ def test_errors_are_for_people() -> None:
         curves(TRACE, [0], ("lru",))
     with pytest.raises(UsageError, match="no cache evicts by optimum"):
         policy_config("optimum", CacheConfig())
+
+
+@pytest.mark.parametrize(
+    "definition", [Definition("request"), Definition("block"), Definition(replies=False)]
+)
+def test_a_definition_that_a_curve_does_not_count_by_is_refused(definition: Definition) -> None:
+    with pytest.raises(UsageError, match=f"a curve cannot be by '{definition.name}'"):
+        curves(TRACE, CAPACITIES, ("lru",), definition=definition)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sapwood.config import SchedulerConfig
-from sapwood.sim import Case, Demand, Design, SimulatingJudge, Trace, TraceRequest, simulate
+from sapwood.sim import Case, Demand, Design, SimulatingJudge, Trace, TraceRequest, Window, simulate
 from sapwood.sim.cost import StepShape
 from sapwood.sim.judge import Faster, outcome_of
 
@@ -55,10 +55,30 @@ def test_what_is_longer_than_the_context_is_refused() -> None:
     assert JUDGE([Case(DESIGN)])[0].refused == 0
 
 
-def test_twice_the_speed_is_half_the_time_and_twice_the_traffic_half_the_span() -> None:
+def test_twice_the_speed_is_half_the_time_and_twice_the_traffic_twice_the_users_in_the_same_time() -> None:
     plain, fast, dense = JUDGE([Case(DESIGN), Case(DESIGN, speed=2.0), Case(DESIGN, traffic=2.0)])
     assert fast.ttft_p50 == pytest.approx(plain.ttft_p50 / 2)
-    assert dense.seconds == pytest.approx(plain.seconds / 2, rel=0.05)
+    assert dense.requests == 2 * plain.requests
+    assert dense.seconds == pytest.approx(plain.seconds, rel=0.05)
+    assert dense.hit_rate == pytest.approx(plain.hit_rate)
+
+
+def test_a_window_is_simulated_from_caches_that_those_before_it_warmed() -> None:
+    """All of a chat, then its last six turns: these find what they do in the whole, and take as long."""
+    window = replace(JUDGE, window=Window(6, 6))
+    design = replace(DESIGN, replicas=2, routing="session")
+    [late] = window([Case(design)])
+    run = simulate(chat(), JUDGE.setup(Case(design), TokenCost()), TokenCost())
+    asked = run.prompt_tokens[6:].sum()
+    assert (late.requests, late.hit_rate) == (6, run.reused[6:].sum() / asked)
+    assert late.ttft_p95 == pytest.approx(float(np.percentile(run.ttft[6:], 95)))
+    [cold] = window([Case(replace(design, prefix_index="none"))])
+    assert cold.hit_rate == 0
+    assert late.ttft_p50 < cold.ttft_p50
+    [twice] = window([Case(design, traffic=2.0)])
+    assert twice.requests == 12
+    [little] = window([Case(replace(design, capacity_tokens=160))])
+    assert little.hit_rate < late.hit_rate
 
 
 def test_a_pool_that_holds_no_request_refuses_all() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sapwood.cache import Namespace, PrefixCache
+from sapwood.config import CacheConfig
 from sapwood.sim.rates import (
     DEFINITIONS,
     TOKEN,
@@ -19,6 +21,7 @@ from sapwood.sim.rates import (
     unbounded_rates,
 )
 from sapwood.sim.reading import read_trace
+from sapwood.sim.replay import pass_through
 from sapwood.sim.trace import Trace, TraceRequest
 
 DATA = Path(__file__).parent / "data"
@@ -89,9 +92,19 @@ def naive(trace: Trace, replies: bool) -> list[int]:
     return found
 
 
+def by_cache(trace: Trace, replies: bool) -> list[int]:
+    """The real cache, of endless size."""
+    cache = PrefixCache(len(trace.names) + 1, CacheConfig(eviction_policy="lru"))
+    asked, found = prompt_names(trace).tolist(), []
+    for index, row in enumerate(trace):
+        names = row.names if replies else row.names[: asked[index]]
+        found.append(pass_through(cache, Namespace(str(row.scope)), names, row.arrival, asked[index]))
+    return found
+
+
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize("replies", [True, False])
-def test_what_the_cache_finds_is_the_longest_common_beginning(unit: int, replies: bool) -> None:
+def test_what_is_found_is_the_longest_common_beginning(unit: int, replies: bool) -> None:
     random = np.random.default_rng(unit)
     rows = []
     for _ in range(60):
@@ -100,7 +113,19 @@ def test_what_the_cache_finds_is_the_longest_common_beginning(unit: int, replies
         prompt = int(random.integers(1, whole + 1))
         rows.append((prompt, whole - prompt, names, int(random.integers(0, 2))))
     trace = trace_of(unit, *rows)
-    assert found_unbounded(trace, replies=replies).tolist() == naive(trace, replies)
+    found = found_unbounded(trace, replies=replies).tolist()
+    assert found == naive(trace, replies) == by_cache(trace, replies)
+
+
+def test_what_names_do_not_cover_is_not_reused() -> None:
+    """Of a prompt of ten tokens six are known, so two of the second block."""
+    rows = [TraceRequest(at, 10, 2, np.array([1, 2], np.int32), 6, at) for at in range(2)]
+    trace = Trace.of("half known", 4, rows)
+    found = found_unbounded(trace)
+    assert found.tolist() == [0, 2]
+    assert TOKEN.reused_tokens(trace, found).tolist() == [0, 6]
+    assert Definition(tail=False).reused_tokens(trace, found).tolist() == [0, 4]
+    assert [rate(Definition("block", last=last), trace, found).hit for last in (False, True)] == [1, 1]
 
 
 def test_each_definition_has_a_name_and_a_line_of_its_own() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pytest
 
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.errors import UsageError
-from sapwood.routing import Candidate, Ticket
+from sapwood.routing import ROUTER_NAMES, Candidate, RouterName, Ticket, router_for
 from sapwood.sim import Run, Setup, StepShape, Trace, TraceRequest, simulate
 
 OFF = SchedulerConfig(chunk_tokens=100, speculate="off")
@@ -199,3 +200,31 @@ def test_what_cannot_be_simulated_is_told() -> None:
         Setup(100, replicas=0)
     with pytest.raises(UsageError, match="must hold a page of 16"):
         Setup(15, CacheConfig(page_size=16))
+
+
+@pytest.mark.parametrize("routing", [None, *ROUTER_NAMES])
+@pytest.mark.parametrize("page", [1, 16])
+def test_si_01_caches_can_be_warm_and_a_run_says_by_what(routing: RouterName | None, page: int) -> None:
+    """SI-01. Where nobody waits, to warm with the first requests is to have served them."""
+    requests = [ask(100.0 * at, 40 + 8 * at, 5, at % 4, at % 4) for at in range(24)]
+    trace = Trace.of("t", 1, [*requests, ask(2400.0, 2000, 1, 5, 5), ask(2500.0, 232, 1, 3, 3)])
+    making = (
+        None
+        if routing is None
+        else partial(router_for, routing, capacity_tokens=600, prefill_seconds=prefill)
+    )
+    setup = Setup(600, CacheConfig(page_size=page), OFF, replicas=2, router=making)
+    whole = simulate(trace, setup, Simple())
+    for begin in (1, 10, 25):
+        late = simulate(trace, setup, Simple(), begin=begin)
+        assert late.start == f"warmed by the {begin} requests before"
+        for name in ("reused", "replica", "admitted", "first_token", "finished", "refused"):
+            np.testing.assert_array_equal(getattr(late, name), getattr(whole, name)[begin:])
+        assert list(late.refusals) == [24 - begin] * (begin < 25)
+        assert late.order.tolist() == [at - begin for at in whole.order.tolist() if at >= begin]
+        assert "caches warmed by" in late.figures()[1].definition
+    assert whole.reused[10:].any()
+
+
+def prefill(tokens: int, cached: int) -> float:
+    return Simple().prefill_seconds(tokens, cached)

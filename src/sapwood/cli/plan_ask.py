@@ -55,7 +55,7 @@ class Ask:
     """Attributes:
     capacities, policies: of the curves; none of them is those that suit the trace.
     page_size, schedule_policy, routing, replicas: held, where they are given.
-    timed: so many requests are simulated in time, from the first on; None is as many as are soon done, 0 none.
+    timed: so many requests in a row, the busiest, are simulated in time; None is as many as are soon done, 0 none.
     seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.

@@ -137,7 +137,7 @@ def _what_ifs(report: Report) -> Iterator[str]:
     if not report.what_ifs:
         return
     yield "<h2>What if</h2>"
-    yield f'<p class="soft">One change each, simulated. {escape(report.meaning(["TTFT"]))}</p>'
+    yield f'<p class="soft">One change each, simulated. {escape(report.meaning(["TTFT", "load"]))}</p>'
     times = [each.row.outcome.ttft_p95 for each in report.what_ifs]
     longest = max((time for time in times if time < float("inf")), default=1.0) or 1.0
     header = [
@@ -146,6 +146,7 @@ def _what_ifs(report: Report) -> Iterator[str]:
         "TTFT p50",
         "TTFT p95",
         "",
+        "load",
         "TPOT p50",
         "busiest",
         "refused" if any(each.row.outcome.refused for each in report.what_ifs) else "",
@@ -163,6 +164,7 @@ def _what_if(each: WhatIf, longest: float, goals: bool) -> list[str]:
         escape(words.change(each)),
         *_figures(outcome),
         bar,
+        words.load(outcome.load),
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
         words.refused(outcome.refused),

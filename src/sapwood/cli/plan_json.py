@@ -66,6 +66,7 @@ def _outcome(outcome: Outcome) -> Json:
         "weighting": "token",
         **_times(outcome),
         "busiest_over_mean": outcome.busiest,
+        "load": outcome.load,
         "seconds": outcome.seconds,
     }
 

@@ -130,14 +130,17 @@ class Timed:
     """What was simulated in time.
 
     Attributes:
-        requests: the first so many of the trace.
+        requests: so many that follow each other in the trace.
+        seconds: between the first of them and the last.
         chunk_tokens, max_running: of the scheduler.
+        begins: seconds from the first arrival of the trace to the first of these.
     """
 
     requests: int
     seconds: float
     chunk_tokens: int
     max_running: int
+    begins: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from sapwood.sim import (
     knees,
     steps,
     unbounded_rates,
+    with_replies,
     without_names,
 )
 
@@ -47,7 +48,10 @@ SIZES = 10
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """One trace, cut as asked, and one kind of replica; what no model can read finds and leaves nothing."""
+    """One trace, cut as asked, and one kind of replica; what no model can read finds and leaves nothing.
+
+    The segments are of all that is stored, replies too.
+    """
 
     ask: Ask
     trace: Trace
@@ -58,7 +62,7 @@ class Study:
     def of(cls, ask: Ask, whole: Trace) -> Study:
         """Raises UsageError if nothing of the trace is left, or the model can read none of it."""
         trace = readable(ask, cut(whole, ask.limit, ask.duration))
-        return cls(ask, trace, Segments.of(trace), Demand.of(trace, ask.model.context))
+        return cls(ask, trace, Segments.of(with_replies(trace)), Demand.of(trace, ask.model.context))
 
     @property
     def cost(self) -> CostModel:
@@ -211,8 +215,10 @@ class Study:
     def _words(self) -> Mapping[str, str]:
         told = {
             "hit rate": f"{COUNTED[0].text}; {len(self.trace):,} requests replayed one after "
-            "another from an empty cache; memory is that of all replicas together, as one pool",
-            "optimum": "the same under clairvoyant eviction, which no policy can exceed",
+            "another from an empty cache, in which replies without a name take room as well; memory is that of all "
+            "replicas together, as one pool",
+            "optimum": "the same under clairvoyant eviction, which no policy can exceed; who is running needs no room, "
+            "and nothing is refused",
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
         if self._rent is not None:

@@ -57,6 +57,7 @@ def _curves(report: Report) -> Iterator[str]:
         "per 1M",
         "TTFT p50",
         "p95",
+        "load",
         "refused",
         "",
     ]
@@ -86,8 +87,12 @@ def _rate(line: Line | None, index: int) -> str:
     return f"{100 * line.points[index].hit_rate:.1f}"
 
 
-def _times(outcome: Outcome | None) -> tuple[str, str]:
-    return ("", "") if outcome is None else (words.seconds(outcome.ttft_p50), words.seconds(outcome.ttft_p95))
+def _times(outcome: Outcome | None) -> tuple[str, str, str]:
+    """TTFT p50 and p95, and load."""
+    if outcome is None:
+        return "", "", ""
+    load = "" if outcome.load is None else words.load(outcome.load)
+    return words.seconds(outcome.ttft_p50), words.seconds(outcome.ttft_p95), load
 
 
 def _remark(report: Report, index: int) -> str:
@@ -124,7 +129,7 @@ def _what_ifs(report: Report) -> Iterator[str]:
         return
     yield "What if"
     goals = report.goals.given
-    header = ["", "hit rate", "TTFT p50", "p95", "TPOT p50", "busiest", "refused", "goals"]
+    header = ["", "hit rate", "TTFT p50", "p95", "load", "TPOT p50", "busiest", "refused", "goals"]
     yield from table(header, [_what_if(each, goals) for each in report.what_ifs])
 
 
@@ -145,7 +150,7 @@ def _shifts(report: Report) -> Iterator[str]:
     if not report.shifts:
         return
     yield "If the world is 20 % other than assumed"
-    header = ["", "hit rate", "TTFT p50", "p95", "goals", "replicas needed"]
+    header = ["", "hit rate", "TTFT p50", "p95", "load", "goals", "replicas needed"]
     yield from table(header, [_shift(each, report) for each in report.shifts])
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Curves, Line, Report, Timed
-from sapwood.cli.plan_study import SIZES, Study, cut
+from sapwood.cli.plan_study import SIZES, Study
 from sapwood.config import EvictionName, SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim import (
@@ -22,9 +23,10 @@ from sapwood.sim import (
     Row,
     SimulatingJudge,
     Space,
-    Trace,
     WholeRates,
     WholeRefusals,
+    Window,
+    busiest,
     capacities_up_to,
     sensitivity,
     what_ifs,
@@ -37,11 +39,11 @@ WORK = 200_000
 @dataclass(frozen=True, slots=True)
 class TimedStudy:
     """Attributes:
-    trace: the part that is simulated.
+    window: the part of the trace that is simulated.
     """
 
     study: Study
-    trace: Trace
+    window: Window
     progress: Progress
 
     @classmethod
@@ -52,9 +54,11 @@ class TimedStudy:
             if goals_of(study).given:
                 raise UsageError("goals need simulations", hint="leave --timed 0 out")
             return None
-        work = np.cumsum(trace.output_tokens + trace.prompt_tokens // ask.chunk_tokens + 1)
-        affordable = max(1, int(np.searchsorted(work, WORK)))
-        timed = cls(study, cut(trace, ask.timed or affordable, None), progress)
+        if ask.timed:
+            window = busiest(trace, np.ones(len(trace), np.int64), ask.timed)
+        else:
+            window = busiest(trace, trace.output_tokens + trace.prompt_tokens // ask.chunk_tokens + 1, WORK)
+        timed = cls(study, window, progress)
         timed.goals()  # What is wrong with them is told before the long work.
         return timed
 
@@ -129,18 +133,15 @@ class TimedStudy:
         scheduler = SchedulerConfig(
             chunk_tokens=ask.chunk_tokens, max_running=ask.max_running, speculate="off"
         )
-        judge = SimulatingJudge(
-            self.trace, study.cost, study.cache, scheduler, ask.model.context, ask.workers, self.progress
-        )
-        if self._whole:
-            return judge
-        rates = WholeRates(judge, study.trace, self.trace, study.cache, ask.workers, self.progress)
-        return WholeRefusals(rates, study.demand)
+        context, workers = ask.model.context, ask.workers
+        machine = (study.trace, study.cost, study.cache, scheduler, context, workers, self.progress)
+        judge = SimulatingJudge(*machine, self.window)
+        return judge if self._whole else WholeRefusals(WholeRates(judge, *machine), study.demand)
 
     @property
     def _whole(self) -> bool:
         """Whether all of the trace is simulated."""
-        return len(self.trace) == len(self.study.trace)
+        return self.window.count == len(self.study.trace)
 
     def _space(self) -> Space:
         ask = self.study.ask
@@ -178,33 +179,49 @@ class TimedStudy:
     # ---- words -----------------------------------------------------------------------------------------------
 
     def _timed(self) -> Timed:
-        ask, trace = self.study.ask, self.trace
-        span = float(trace.arrivals[-1] - trace.arrivals[0])
-        return Timed(len(trace), span, ask.chunk_tokens, ask.max_running)
+        ask, window, arrivals = self.study.ask, self.window, self.study.trace.arrivals
+        begin, end = arrivals[window.first], arrivals[window.first + window.count - 1]
+        return Timed(
+            window.count, float(end - begin), ask.chunk_tokens, ask.max_running, float(begin - arrivals[0])
+        )
 
     def _words(self) -> Mapping[str, str]:
         ask = self.study.ask
-        part = (
-            "all requests"
-            if self._whole
-            else f"the first {len(self.trace):,} requests of {len(self.study.trace):,}"
-        )
-        return {
-            "TTFT": f"from arrival to first token, simulated over {part} from empty caches, with the scheduler that "
-            f"serves ({ask.chunk_tokens:,} tokens a step, {ask.max_running} running); what is refused never gets one",
+        told = {
+            "TTFT": f"from arrival to first token, simulated over {self._part()}, with the scheduler that serves "
+            f"({ask.chunk_tokens:,} tokens a step, {ask.max_running} running); what is refused never gets one",
             "TPOT": "time per further token of a reply, mean of each request",
             "hit rate of a design": self._hit_rate(),
             "busiest": "tokens computed by the busiest replica over the mean of all",
             "times": f"from {self.study.cost.name}",
         }
+        if not self._whole:
+            told["load"] = (
+                "what the whole trace leaves to compute, in full steps, over what all replicas can do in its time; "
+                "from 100 % on they fall behind, whatever the times of a part say, and a goal for TTFT is missed"
+            )
+        if self.study.ask.full or goals_of(self.study).given:
+            told["traffic"] = (
+                "so many times the users in the same time: copies of sessions that share nothing with the others, "
+                "each begun up to a minute earlier or later; below 1, some of the sessions"
+            )
+        return told
+
+    def _part(self) -> str:
+        if self._whole:
+            return "all requests, from empty caches"
+        return (
+            f"the {self.window.count:,} requests in a row, of {len(self.study.trace):,}, that ask for the most "
+            f"tokens per second (from {words.seconds(self._timed().begins)} on), from caches that those before warmed"
+        )
 
     def _hit_rate(self) -> str:
         counted = "prompt tokens reused / prompt tokens, the last token of a prompt never"
         if self._whole:
             return f"{counted}; simulated from empty caches"
         return (
-            f"{counted}; replayed over the whole trace in the memory of all replicas as one pool, less what the "
-            f"simulation of the first {len(self.trace):,} requests falls short of such a replay of them"
+            f"{counted}; the whole trace replayed through the caches of all replicas, behind the router and in the "
+            "pages of the design, one request after another; what is refused is not reused"
         )
 
 

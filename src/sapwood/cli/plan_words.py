@@ -24,6 +24,11 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 600 else f"{value / 60:.3g} min"
 
 
+def load(value: float | None) -> str:
+    """`85 %`, of what can be computed in the time that there is."""
+    return "–" if value is None else f"{100 * value:.0f} %"
+
+
 def tokens(count: float) -> str:
     """`512`, `24.6k`, `1.25M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -63,6 +68,8 @@ def goals(goals: Goals, machine: Machine) -> str:
 
 def shortfall(short: Shortfall, machine: Machine) -> str:
     """`TTFT p95 is 7.1 s, not 5 s`."""
+    if short.goal == "load":
+        return f"asked for {load(short.got)} of what it can compute"
     wanted, got = (_goal_value(short, value, machine) for value in (short.wanted, short.got))
     if short.goal == "requests served":
         return f"{got} requests can be served, not {wanted}"
@@ -98,6 +105,7 @@ def settings(each: Design) -> str:
 
 def outcome(each: Outcome) -> str:
     parts = [f"TTFT p95 {seconds(each.ttft_p95)}", f"hit rate {percent(each.hit_rate)}"]
+    parts += [] if each.load is None else [f"load {load(each.load)}"]
     if each.refused:
         parts.append(f"{each.refused:,} of {each.requests:,} requests refused")
     return ", ".join(parts)

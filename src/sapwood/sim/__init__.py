@@ -19,6 +19,7 @@ from sapwood.sim.progress import Progress
 from sapwood.sim.rates import Definition, Rate, unbounded_rates
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
+from sapwood.sim.replies import with_replies
 from sapwood.sim.run import Figure, Run
 from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
@@ -29,6 +30,7 @@ from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
 from sapwood.sim.whole_rates import WholeRates
 from sapwood.sim.whole_refusals import WholeRefusals
+from sapwood.sim.window import Window, busiest
 from sapwood.sim.worth import Rent, cost_per_million, steps
 
 __all__ = [
@@ -67,7 +69,9 @@ __all__ = [
     "WhatIf",
     "WholeRates",
     "WholeRefusals",
+    "Window",
     "beyond_context",
+    "busiest",
     "capacities_up_to",
     "cost_from",
     "cost_per_million",
@@ -83,5 +87,6 @@ __all__ = [
     "text_bytes",
     "unbounded_rates",
     "what_ifs",
+    "with_replies",
     "without_names",
 ]

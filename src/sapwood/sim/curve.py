@@ -23,6 +23,7 @@ from sapwood.sim.cost import CostModel
 from sapwood.sim.optimum import Optimum
 from sapwood.sim.rates import TOKEN, Definition
 from sapwood.sim.replay import replay
+from sapwood.sim.replies import with_replies
 from sapwood.sim.segments import Segments
 from sapwood.sim.stack import LruStack
 from sapwood.sim.stored import load_stored, store
@@ -74,6 +75,16 @@ class _Job:
     capacities: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """`matched` int64 [n] and `fitting` bool [n], those that are not refused."""
+
+    policy: PolicyName
+    capacity: int
+    matched: NDArray[np.int64]
+    fitting: NDArray[np.bool_]
+
+
 def curves(
     trace: Trace,
     capacities: Sequence[int],
@@ -88,13 +99,17 @@ def curves(
     """A point for each policy and, in it, each capacity in tokens, in the order given.
 
     Args:
-        definition: of what counts, by tokens and with replies.
+        definition: of what counts, by tokens and with replies; replies that nobody named take room as well.
         config: what is not varied; its index, eviction policy and page size are not used (`in_pages` does pages).
         cost: can be pickled where there are several workers.
         workers, progress: see `in_parallel`.
 
-    Raises UsageError for an unknown policy, or a capacity below one block.
+    Raises UsageError for an unknown policy, a definition of another kind, or a capacity below one block.
     """
+    if definition.weighting != "token" or not definition.replies:
+        raise UsageError(
+            f"a curve cannot be by '{definition.name}'", hint="curves count tokens, and caches keep replies"
+        )
     for policy in policies:
         if policy not in POLICIES:
             raise UsageError(f"no policy is called {policy}", hint=f"there are {', '.join(POLICIES)}")
@@ -125,11 +140,14 @@ def _points_of_stored(folder: Path, sweep: _Sweep, job: _Job) -> list[CurvePoint
 
 
 def _points(trace: Trace, sweep: _Sweep, job: _Job) -> list[CurvePoint]:
-    segments = Segments.of(trace) if set(job.policies) & set(_FROM_SEGMENTS) else None
+    stored = with_replies(trace)
+    segments = Segments.of(stored) if set(job.policies) & set(_FROM_SEGMENTS) else None
     points = []
     for policy in job.policies:
-        matched = _matcher(trace, policy, sweep.config, segments)
-        points += [_point(trace, policy, capacity, matched(capacity), sweep) for capacity in job.capacities]
+        matched = _matcher(stored, policy, sweep.config, segments)
+        for capacity in job.capacities:
+            fitting = fits(stored, units_of(trace, capacity)) | (policy == "optimum")
+            points.append(_point(trace, _Found(policy, capacity, matched(capacity), fitting), sweep))
     return points
 
 
@@ -155,17 +173,14 @@ def policy_config(policy: PolicyName, config: CacheConfig) -> CacheConfig:
     raise UsageError(f"no cache evicts by {policy}")
 
 
-def _point(
-    trace: Trace, policy: PolicyName, capacity: int, matched: NDArray[np.int64], sweep: _Sweep
-) -> CurvePoint:
-    reused = sweep.definition.reused_tokens(trace, matched)
-    served = len(trace) if policy == "optimum" else int(fits(trace, units_of(trace, capacity)).sum())
+def _point(trace: Trace, found: _Found, sweep: _Sweep) -> CurvePoint:
+    reused = sweep.definition.reused_tokens(trace, found.matched)
     return CurvePoint(
-        policy,
-        capacity,
+        found.policy,
+        found.capacity,
         int(reused.sum()),
         int(sweep.definition.prompt_tokens(trace).sum()),
-        len(trace) - served,
+        int((~found.fitting).sum()),
         None if sweep.cost is None else _prefill_seconds(sweep.cost, trace, reused),
     )
 

@@ -43,7 +43,7 @@ class Case:
     """A design, and how far the world differs from the trace and the cost model.
 
     Attributes:
-        traffic: the same requests, so many times as fast one after another.
+        traffic: so many times the users in the same time (`with_traffic`).
         speed: the hardware, so many times as fast as the cost model says.
     """
 
@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of a simulation from an empty cache. Percentiles are over all requests; one refused never gets its token.
+    """Of a simulation. Percentiles are over all requests; one refused never gets its token.
 
     Attributes:
         requests: of the trace.
@@ -64,6 +64,7 @@ class Outcome:
         tpot_p50, tpot_p95: seconds per further token of a reply; nan where no reply has two.
         queue_p95: seconds from arrival to the first step that worked on it.
         busiest: tokens computed, of prompts and of replies, by the busiest replica over the mean of all; 1 is even.
+        load: work asked for over what all replicas can do in that time; from 1 on they fall behind; None: unknown.
         seconds: on the virtual clock, from the first arrival to the last token.
         ttfts: ascending seconds to the first token at the percentiles 0, 1, … 100.
     """
@@ -81,6 +82,7 @@ class Outcome:
     busiest: float = 1.0
     seconds: float = 0.0
     ttfts: tuple[float, ...] = field(default=(), repr=False)
+    load: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from sapwood.errors import UsageError
 from sapwood.sim.design import Design, Outcome
 
-GoalName = Literal["requests served", "TTFT p95", "hit rate", "price per hour", "memory"]
+GoalName = Literal["requests served", "TTFT p95", "load", "hit rate", "price per hour", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,15 @@ class Goals:
         return (*self.of_service(outcome), *self.of_budget(design, price))
 
     def of_service(self, outcome: Outcome) -> tuple[Shortfall, ...]:
+        """A time to first token is no good where replicas fall behind for as long as the trace goes on."""
         missed: list[Shortfall] = []
         served = outcome.requests - outcome.refused
         if self.served is not None and served < self.served:
             missed.append(Shortfall("requests served", self.served, served))
         if self.ttft_p95 is not None and not outcome.ttft_p95 <= self.ttft_p95:
             missed.append(Shortfall("TTFT p95", self.ttft_p95, outcome.ttft_p95))
+        if self.ttft_p95 is not None and outcome.load is not None and outcome.load >= 1:
+            missed.append(Shortfall("load", 1.0, outcome.load))
         if self.hit_rate is not None and not outcome.hit_rate >= self.hit_rate:
             missed.append(Shortfall("hit rate", self.hit_rate, outcome.hit_rate))
         return tuple(missed)

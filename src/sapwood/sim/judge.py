@@ -17,7 +17,12 @@ from sapwood.sim.run import Run
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
 from sapwood.sim.trace import Trace
+from sapwood.sim.traffic import with_traffic
+from sapwood.sim.window import Window, before, new_tokens
 from sapwood.sim.workers import in_parallel
+
+WARM = 2
+"""Caches are warmed by the requests before a window that bring so many times the tokens that all replicas hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,31 @@ class Faster:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _World:
+    """The trace under some traffic, the part of it that is simulated, and what each request brings that is new."""
+
+    trace: Trace
+    window: Window
+    new: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """A part of a trace whose first `begin` requests warm the caches."""
+
+    trace: Trace
+    begin: int
+    case: Case
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SimulatingJudge:
     """Simulates one trace on one kind of hardware; several cases at once in processes beside each other.
 
     Attributes:
         cache, scheduler: what a design leaves open.
         context: longest sequence that the model reads; None sets no limit.
+        window: what is simulated, from caches that those before it have warmed; None is all, from empty caches.
     """
 
     trace: Trace
@@ -54,47 +78,91 @@ class SimulatingJudge:
     context: int | None = None
     workers: int | None = None
     progress: Progress | None = None
+    window: Window | None = None
+    _worlds: dict[float, _World] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, cases: list[Case]) -> list[Outcome]:
+        tell, run = self.progress, partial(_simulated, self.cost, self.cache, self.scheduler, self.context)
         if len(cases) == 1:
-            tell = self.progress
-            return [
-                self.outcome(cases[0], None if tell is None else lambda done: tell(f"simulating: {done}"))
-            ]
-        alone = replace(self, progress=None)  # what runs in a process of its own takes no callback along
-        return in_parallel(
-            alone.outcome, cases, workers=self.workers, progress=self.progress, what="simulating"
-        )
-
-    def outcome(self, case: Case, progress: Progress | None = None) -> Outcome:
-        """Raises UsageError for a design that cannot be."""
-        trace = replace(self.trace, arrivals=self.trace.arrivals / case.traffic)
-        cost = self.cost if case.speed == 1 else Faster(self.cost, case.speed)
-        return outcome_of(simulate(trace, self.setup(case, cost), cost, progress))
+            told = None if tell is None else lambda done: tell(f"simulating: {done}")
+            return [run(self._job(cases[0]), told)]
+        jobs = [self._job(case) for case in cases]
+        return in_parallel(run, jobs, workers=self.workers, progress=tell, what="simulating")
 
     def setup(self, case: Case, cost: CostModel) -> Setup:
-        design = case.design
-        cache = replace(
-            self.cache,
-            page_size=design.page_size,
-            prefix_index=design.prefix_index,
-            eviction_policy=design.eviction_policy,
-        )
-        router = partial(
-            router_for,
-            design.routing,
-            capacity_tokens=design.capacity_tokens,
-            prefill_seconds=cost.prefill_seconds,
-        )
-        scheduler = replace(self.scheduler, schedule_policy=design.schedule_policy)
-        return Setup(
-            design.capacity_tokens,
-            cache,
-            scheduler,
-            design.replicas,
-            router if design.replicas > 1 else None,
-            context=self.context,
-        )
+        """Raises UsageError for a design that cannot be."""
+        return _setup(case, cost, self.cache, self.scheduler, self.context)
+
+    def _job(self, case: Case) -> _Job:
+        world = self._world(case.traffic)
+        trace, window = world.trace, world.window
+        first = window.first
+        if case.design.prefix_index != "none":
+            first = before(world.new, window.first, WARM * case.design.total_tokens)
+        if (first, window.count) == (0, len(trace)):
+            return _Job(trace, 0, case)
+        places = np.arange(len(trace))
+        part = trace.where((places >= first) & (places < window.first + window.count))
+        return _Job(part, window.first - first, case)
+
+    def _world(self, traffic: float) -> _World:
+        if traffic not in self._worlds:
+            trace = with_traffic(self.trace, traffic)
+            self._worlds[traffic] = _World(trace, self._window(trace, traffic), new_tokens(trace))
+        return self._worlds[traffic]
+
+    def _window(self, trace: Trace, traffic: float) -> Window:
+        """The same seconds under other traffic, so as many times the requests."""
+        window = self.window
+        if window is None or window.count == len(self.trace):
+            return Window(0, len(trace))
+        if traffic == 1:
+            return window
+        first = int(np.searchsorted(trace.arrivals, self.trace.arrivals[window.first]))
+        first = min(first, len(trace) - 1)
+        return Window(first, min(max(1, round(window.count * traffic)), len(trace) - first))
+
+
+def _simulated(
+    cost: CostModel,
+    cache: CacheConfig,
+    scheduler: SchedulerConfig,
+    context: int | None,
+    job: _Job,
+    progress: Progress | None = None,
+) -> Outcome:
+    case = job.case
+    cost = cost if case.speed == 1 else Faster(cost, case.speed)
+    setup = _setup(case, cost, cache, scheduler, context)
+    run = simulate(job.trace, setup, cost, progress, begin=job.begin)
+    return outcome_of(run)
+
+
+def _setup(
+    case: Case, cost: CostModel, cache: CacheConfig, scheduler: SchedulerConfig, context: int | None
+) -> Setup:
+    design = case.design
+    cache = replace(
+        cache,
+        page_size=design.page_size,
+        prefix_index=design.prefix_index,
+        eviction_policy=design.eviction_policy,
+    )
+    router = partial(
+        router_for,
+        design.routing,
+        capacity_tokens=design.capacity_tokens,
+        prefill_seconds=cost.prefill_seconds,
+    )
+    scheduler = replace(scheduler, schedule_policy=design.schedule_policy)
+    return Setup(
+        design.capacity_tokens,
+        cache,
+        scheduler,
+        design.replicas,
+        router if design.replicas > 1 else None,
+        context=context,
+    )
 
 
 def outcome_of(run: Run) -> Outcome:

@@ -8,15 +8,14 @@ a hit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.cache import Namespace, PrefixCache
-from sapwood.config import CacheConfig
+from sapwood.sim.segments import Segments
 from sapwood.sim.trace import Trace
 
 Weighting = Literal["token", "block", "request"]
@@ -71,7 +70,8 @@ class Definition:
 
         Names beyond the prompt's are not counted. Where the replay stored replies or did not, this must say so.
         """
-        unit, limit = trace.unit_tokens, _limit(self, trace)
+        unit = trace.unit_tokens
+        limit: Counts = np.minimum(_limit(self, trace), trace.known_tokens)
         if self.tail:
             return np.minimum(_found(trace, found) * unit, limit)
         return np.minimum(_found(trace, found), limit // unit) * unit
@@ -127,7 +127,7 @@ def rate(definition: Definition, trace: Trace, found: Counts) -> Rate:
 
 
 def unbounded_rates(trace: Trace, definitions: Sequence[Definition] = DEFINITIONS) -> tuple[Rate, ...]:
-    """Of a memory that never forgets, in the order given. The real cache is asked, of endless size."""
+    """Of a memory that never forgets, in the order given."""
     asked = {definition.replies for definition in definitions}
     found = {replies: found_unbounded(trace, replies=replies) for replies in asked}
     return tuple(rate(definition, trace, found[definition.replies]) for definition in definitions)
@@ -146,18 +146,25 @@ def prompt_names(trace: Trace) -> Counts:
 
 def found_unbounded(trace: Trace, *, replies: bool = True) -> Counts:
     """int64 [n]: leading names of each prompt that an earlier request of its scope had, in its prompt or its reply."""
-    cache = PrefixCache(len(trace.names) + 1, CacheConfig(eviction_policy="lru"))
-    asked = prompt_names(trace)
-    found = np.zeros(len(trace), np.int64)
-    for index, row in enumerate(trace):
-        names = row.names if replies else row.names[: asked[index]]
-        namespace = Namespace(trace.scope_names[row.scope])
-        lease = cache.lease(namespace, names, int(asked[index]))
-        found[index] = lease.matched
-        cache.grow(lease, len(names))
-        cache.commit(lease, names)
-        cache.release(lease)
-    return found
+    asked, lengths = prompt_names(trace), np.diff(trace.offsets)
+    if not replies:
+        lengths = np.minimum(lengths, asked)
+        trace = _cut(trace, lengths)
+    segments = Segments.of(trace)
+    had = np.bincount(segments.request, segments.length, len(trace)).astype(np.int64)
+    return np.minimum(had, asked)
+
+
+def _cut(trace: Trace, lengths: Counts) -> Trace:
+    """With so many leading names of each request, int64 [n]."""
+    before = np.diff(trace.offsets)
+    place = np.arange(len(trace.names)) - np.repeat(trace.offsets[:-1], before)
+    return replace(
+        trace,
+        known_tokens=np.minimum(trace.known_tokens, lengths * trace.unit_tokens),
+        names=trace.names[place < np.repeat(lengths, before)],
+        offsets=np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+    )
 
 
 def _limit(definition: Definition, trace: Trace) -> Counts:
@@ -172,7 +179,9 @@ def _found(trace: Trace, found: Counts) -> Counts:
 def _hit_blocks(definition: Definition, trace: Trace, found: Counts) -> Counts:
     """A block is a hit if all its tokens are."""
     unit, limit = trace.unit_tokens, _limit(definition, trace)
-    most = -(-limit // unit) if definition.tail and definition.last else limit // unit
+    known = trace.known_tokens
+    whole = definition.tail and definition.last
+    most = np.where(whole & (known >= limit), -(-limit // unit), np.minimum(limit, known) // unit)
     return np.minimum(_found(trace, found), most)
 
 

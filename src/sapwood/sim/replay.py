@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.cache import Namespace, PrefixCache
+from sapwood.cache import Namespace, PrefixCache, Tokens
 from sapwood.config import CacheConfig
 from sapwood.sim.capacity import units_of
 from sapwood.sim.trace import Trace
@@ -39,9 +39,9 @@ def replay(
     """In order of arrival, each over before the next comes; so room is what one request needs, and no reply is late.
 
     The cache holds one page per block of the trace, whatever `config.page_size` is (`in_pages` makes blocks of
-    pages). A request reads all of its blocks that are cached while it runs, the last one and those of its named
-    reply too. `prove`, if given, is called with the cache after each request. Raises UsageError for a capacity
-    below one block.
+    pages), and what nobody named takes none (`with_replies` names it). A request reads all of its blocks that are
+    cached while it runs, the last one and those of its named reply too. `prove`, if given, is called with the cache
+    after each request. Raises UsageError for a capacity below one block.
     """
     pages = units_of(trace, capacity_tokens)
     cache = PrefixCache(pages, in_units(config or CacheConfig(), trace.unit_tokens))
@@ -52,15 +52,26 @@ def replay(
     arrivals = trace.arrivals.tolist()
     for index in np.flatnonzero(~refused).tolist():
         blocks = names[offsets[index] : offsets[index + 1]]
-        cache.advance(arrivals[index])
-        lease = cache.lease(spaces[scopes[index]], blocks)
-        matched[index] = lease.matched
-        cache.grow(lease, len(blocks))
-        cache.commit(lease, blocks)
-        cache.release(lease)
+        matched[index] = pass_through(cache, spaces[scopes[index]], blocks, arrivals[index])
         if prove is not None:
             prove(cache)
     return Replay(matched, refused, cache.books().evicted_tokens)
+
+
+def pass_through(
+    cache: PrefixCache, namespace: Namespace, tokens: Tokens, now: float, most: int | None = None
+) -> int:
+    """What a request does that comes and goes at once: leaves `tokens`, and finds so many of them, or at most `most`.
+
+    There is room for all of them.
+    """
+    cache.advance(now)
+    lease = cache.lease(namespace, tokens, most)
+    found = lease.matched
+    cache.grow(lease, len(tokens))
+    cache.commit(lease, tokens)
+    cache.release(lease)
+    return found
 
 
 def in_units(config: CacheConfig, unit_tokens: int) -> CacheConfig:

@@ -18,6 +18,7 @@ from sapwood.sched import Bounds, Drafts, Outcome, Refused, Scheduler, Sequence
 from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.foretold import Foretold
 from sapwood.sim.record import Record
+from sapwood.sim.replay import pass_through
 from sapwood.sim.setup import Setup
 from sapwood.sim.visit import Asked, Visit
 from sapwood.types import Request, SamplingParams, SeqId
@@ -78,6 +79,15 @@ class Replica:
     def arrive(self, visit: Visit) -> None:
         """It is let in before the next step."""
         self._door.append(visit)
+
+    def warm(self, visit: Visit, now: float) -> int | None:
+        """It comes and goes at once; returns how much of its prompt was there, None if it was refused."""
+        try:
+            self._bounds.max_len(visit.prompt_tokens, visit.output_tokens)
+        except ContextLengthError:
+            return None
+        stored = visit.tokens[: max(visit.prompt_tokens, len(visit.tokens) - 1)]
+        return pass_through(self.cache, visit.namespace, stored, now, visit.prompt_tokens - 1)
 
     def begin(self, now: float, until: float) -> float | None:
         """Let in who has arrived, and begin a step; returns when it ends, None if there is nothing to do.

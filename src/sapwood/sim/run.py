@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class Run:
         refusals: why, by index.
         order: indices in the order of first admission, over all replicas.
         steps, busy_seconds, computed_tokens: of each replica.
-        start: what the caches held at the beginning.
+        start: what the caches held at the beginning: "cold", or who warmed them.
     """
 
     setup: Setup
@@ -97,6 +97,27 @@ class Run:
     def output_per_second(self) -> float:
         drawn = int(self.output_tokens[~self.refused].sum())
         return drawn / self.seconds if self.seconds else 0.0
+
+    def since(self, begin: int) -> Run:
+        """Without the requests before the index `begin`, which only warmed the caches."""
+        columns = (
+            "arrival",
+            "prompt_tokens",
+            "output_tokens",
+            "admitted",
+            "first_token",
+            "finished",
+            "reused",
+        )
+        rows = {name: getattr(self, name)[begin:] for name in (*columns, "replica", "refused")}
+        return replace(
+            self,
+            **rows,
+            missed={reason: column[begin:] for reason, column in self.missed.items()},
+            refusals={index - begin: reason for index, reason in self.refusals.items()},
+            order=self.order - begin,
+            start=f"warmed by the {begin:,} requests before",
+        )
 
     def figures(self) -> list[Figure]:
         """What people ask first, each with its definition."""

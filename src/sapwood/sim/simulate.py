@@ -28,13 +28,20 @@ _TOLD_EVERY = 1000
 
 
 def simulate(
-    trace: Trace, setup: Setup, cost: CostModel, progress: Callable[[str], None] | None = None
+    trace: Trace,
+    setup: Setup,
+    cost: CostModel,
+    progress: Callable[[str], None] | None = None,
+    *,
+    begin: int = 0,
 ) -> Run:
-    """Serve all of a trace, from cold caches, until the last request has ended or was refused.
+    """Serve a trace from the request `begin` on, until the last has ended or was refused.
 
-    A function of its arguments alone. Raises UsageError for a trace that cannot be told apart in token ids.
+    Those before it warm the caches: each comes and goes at once, through the router, and is no part of the run; with
+    none of them caches are cold. A function of its arguments alone. Raises UsageError for a trace that cannot be told
+    apart in token ids.
     """
-    return Simulation(trace, setup, cost, progress).run()
+    return Simulation(trace, setup, cost, progress, begin=begin).run()
 
 
 class Simulation:
@@ -42,7 +49,7 @@ class Simulation:
 
     `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0. `asked`
     is what each request asked for besides; with coasting, as many tokens as it has. `flushes`, ascending, are the
-    numbers of steps after which, and before the next, the caches were emptied.
+    numbers of steps after which, and before the next, the caches were emptied. `begin` as in `simulate`.
     """
 
     def __init__(
@@ -56,6 +63,7 @@ class Simulation:
         pauses: Iterable[float] = (),
         asked: Sequence[Asked] | None = None,
         flushes: Sequence[int] = (),
+        begin: int = 0,
     ) -> None:
         self.record = Record(trace, setup, cost.name)
         self.replicas = [
@@ -73,9 +81,11 @@ class Simulation:
         self._events: list[tuple[float, int]] = []
         """When which replica next ends a step, or wakes; at most one for each."""
         self._awake: set[int] = set()
-        self._next = 0
+        self._begin = self._next = begin
 
     def run(self) -> Run:
+        self._warm()
+        warmed = self._evicted
         while self._next < len(self._trace) or self._events:
             if self._events and self._events[0][0] < self._next_arrival:
                 self._end_and_begin(*heapq.heappop(self._events))
@@ -83,8 +93,26 @@ class Simulation:
                 self._arrive(self._next)
                 self._next += 1
         preemptions = sum(replica.scheduler.preemptions for replica in self.replicas)
-        evicted = sum(replica.cache.books().evicted_tokens for replica in self.replicas)
-        return self.record.run(preemptions, evicted)
+        run = self.record.run(preemptions, self._evicted - warmed)
+        return run.since(self._begin) if self._begin else run
+
+    def _warm(self) -> None:
+        for index in range(self._begin):
+            now, visit = float(self._trace.arrivals[index]), self._contents.visit(index)
+            number = self._route(visit, now)
+            reused = self.replicas[number].warm(visit, now)
+            if self._router is None:
+                continue
+            ticket = self._tickets.pop(index)
+            if reused is None:
+                self._router.failed(ticket, number, now)
+            else:
+                self._router.finished(ticket, number, visit.tokens, now, reused)
+
+    @property
+    def _evicted(self) -> int:
+        """Tokens, so far."""
+        return sum(replica.cache.books().evicted_tokens for replica in self.replicas)
 
     @property
     def _next_arrival(self) -> float:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sapwood.config import EvictionName, OrderName
+from sapwood.routing import ROUTER_NAMES
 from sapwood.sim.design import Case, Design, Outcome, Row
 from sapwood.sim.planner import Planner
-from sapwood.sim.space import TRIED_ROUTINGS
 
 _POLICIES: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu")
 _ORDERS: tuple[OrderName, ...] = ("default", "fcfs", "lpm")
@@ -101,6 +101,6 @@ def _other_choices(design: Design) -> Iterator[tuple[str, Case]]:
     for size in _PAGES:
         if size != design.page_size:
             yield f"pages of {size} token" + "s" * (size > 1), Case(replace(design, page_size=size))
-    for routing in TRIED_ROUTINGS:
+    for routing in reversed(ROUTER_NAMES):
         if routing != design.routing and design.replicas > 1:
             yield f"routing {routing}", Case(replace(design, routing=routing))

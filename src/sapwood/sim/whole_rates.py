@@ -1,75 +1,122 @@
-"""Hit rates of a whole trace beside times of a part of it: a part that begins with empty caches hits too little.
+"""Hit rates and load of a whole trace beside times of a part of it.
 
-A design is simulated over the part, and its memory, as one pool, replayed over both. What the simulation falls
-short of the replay over the part (requests that run at once, prefixes that routing spreads over several replicas) is
-taken off the replay over the whole:
-
-    hit rate = replayed(whole) - max(0, replayed(part) - simulated(part))
+A part says little of what is reused in an hour, and nothing of whether replicas keep up with it. So each design is
+replayed as well, over all of the trace, through as many real caches as it has replicas, behind its router and in its
+pages (`fleet_replay`): that is its hit rate, and what is left to compute, in full steps, against the time that there
+is, its load. What requests that run at once cost in hits is not seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from sapwood.config import CacheConfig, EvictionName
-from sapwood.sim.curve import curves
+from sapwood.config import CacheConfig, SchedulerConfig
+from sapwood.sim.cost import CostModel
+from sapwood.sim.demand import beyond_context
 from sapwood.sim.design import Case, Design, Judge, Outcome
+from sapwood.sim.fleet_replay import fleet_replay
+from sapwood.sim.load import busy_seconds
 from sapwood.sim.progress import Progress
+from sapwood.sim.stored import load_stored, store
 from sapwood.sim.trace import Trace
+from sapwood.sim.traffic import with_traffic
+from sapwood.sim.workers import in_parallel, processes
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
-    """All that a replay depends on."""
+class _Whole:
+    """Attributes:
+    load: on hardware as fast as the cost model says; None where the trace takes no time.
+    """
 
-    policy: EvictionName
-    tokens: int
+    hit_rate: float
+    load: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """What designs leave open."""
+
+    cost: CostModel
+    cache: CacheConfig
+    scheduler: SchedulerConfig
+    context: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """All that an answer depends on, the order of the queue left out."""
+
+    design: Design
+    traffic: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeRates:
-    """A judge whose times are those of `judge`, which simulates `part`, and whose hit rates are those of `whole`."""
+    """A judge whose times are those of `judge`, and whose hit rates and load are those of `trace`.
+
+    Of a request beyond `context` nothing is named in `trace`, see `without_names`.
+    """
 
     judge: Judge
-    whole: Trace
-    part: Trace
-    cache: CacheConfig
+    trace: Trace
+    cost: CostModel
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    context: int | None = None
     workers: int | None = None
     progress: Progress | None = None
-    _part_rates: dict[_Pool, float] = field(default_factory=dict)
-    """Hit rate replayed over the part."""
-    _whole_rates: dict[_Pool, float] = field(default_factory=dict)
-    """The same of the whole."""
+    _known: dict[_Question, _Whole] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, cases: list[Case]) -> list[Outcome]:
         outcomes = self.judge(cases)
-        pools = {self._pool(case.design) for case in cases if case.design.prefix_index != "none"}
-        self._replay(self.whole, pools - set(self._whole_rates), self._whole_rates)
-        self._replay(self.part, pools - set(self._part_rates), self._part_rates)
-        return [
-            replace(outcome, hit_rate=self._rate(case.design, outcome))
-            for case, outcome in zip(cases, outcomes, strict=True)
-        ]
+        self._ask([_question(case) for case in cases])
+        return [self._with_whole(case, outcome) for case, outcome in zip(cases, outcomes, strict=True)]
 
-    def _rate(self, design: Design, outcome: Outcome) -> float:
-        if design.prefix_index == "none" or outcome.refused == outcome.requests:
-            return outcome.hit_rate
-        pool = self._pool(design)
-        return max(0.0, self._whole_rates[pool] - max(0.0, self._part_rates[pool] - outcome.hit_rate))
+    def _with_whole(self, case: Case, outcome: Outcome) -> Outcome:
+        whole = self._known[_question(case)]
+        load = None if whole.load is None else whole.load / case.speed
+        return replace(outcome, hit_rate=whole.hit_rate, load=load)
 
-    def _pool(self, design: Design) -> _Pool:
-        return _Pool(design.eviction_policy, max(design.total_tokens, self.whole.unit_tokens))
+    def _ask(self, questions: Sequence[_Question]) -> None:
+        new = [question for question in dict.fromkeys(questions) if question not in self._known]
+        for traffic in sorted({question.traffic for question in new}):
+            asked = [question for question in new if question.traffic == traffic]
+            designs = [question.design for question in asked]
+            self._known.update(zip(asked, self._replayed(traffic, designs), strict=True))
 
-    def _replay(self, trace: Trace, pools: Iterable[_Pool], found: dict[_Pool, float]) -> None:
-        for policy in sorted({pool.policy for pool in pools}):
-            sizes = sorted(pool.tokens for pool in pools if pool.policy == policy)
-            points = curves(
-                trace,
-                sizes,
-                [policy],
-                config=self.cache,
-                workers=self.workers,
-                progress=self.progress,
-            )
-            found.update((_Pool(policy, point.capacity_tokens), point.hit_rate) for point in points)
+    def _replayed(self, traffic: float, designs: list[Design]) -> list[_Whole]:
+        trace, machine = (
+            with_traffic(self.trace, traffic),
+            _Machine(self.cost, self.cache, self.scheduler, self.context),
+        )
+        run = partial(
+            in_parallel, jobs=designs, workers=self.workers, progress=self.progress, what="replaying"
+        )
+        if processes(designs, self.workers) == 1:
+            return run(partial(_whole, trace, machine))
+        with TemporaryDirectory(prefix="sapwood-sim-") as folder:
+            store(trace, Path(folder))
+            return run(partial(_whole_of_stored, Path(folder), machine))
+
+
+def _question(case: Case) -> _Question:
+    return _Question(replace(case.design, schedule_policy="default"), case.traffic)
+
+
+def _whole_of_stored(folder: Path, machine: _Machine, design: Design) -> _Whole:
+    return _whole(load_stored(folder), machine, design)
+
+
+def _whole(trace: Trace, machine: _Machine, design: Design) -> _Whole:
+    found = fleet_replay(trace, design, machine.cache, machine.cost)
+    served = ~found.refused & ~beyond_context(trace, machine.context)
+    busy = busy_seconds(
+        trace.where(served), found.reused[served], machine.cost, machine.scheduler, design.capacity_tokens
+    )
+    span = float(trace.arrivals[-1] - trace.arrivals[0])
+    return _Whole(found.hit_rate(trace), busy / (span * design.replicas) if span else None)
