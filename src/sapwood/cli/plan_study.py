@@ -139,15 +139,10 @@ class Study:
     @property
     def _rent(self) -> Rent | None:
         """None without a price, or for a trace that takes no time."""
-        price, seconds = self.ask.hardware.price_per_hour, self._seconds
+        price, seconds = self.ask.hardware.price_per_hour, self.trace.seconds
         if price is None or not seconds:
             return None
         return Rent(price, self.ask.most_tokens, seconds, self.ask.replicas or 1)
-
-    @property
-    def _seconds(self) -> float:
-        """From the first arrival to the last."""
-        return float(self.trace.arrivals[-1] - self.trace.arrivals[0])
 
     def _line(self, points: Sequence[CurvePoint]) -> Line:
         return Line(points[0].policy, tuple(self._point(point) for point in points))
@@ -163,7 +158,7 @@ class Study:
         return Traffic(
             trace.name,
             len(trace),
-            self._seconds,
+            self.trace.seconds,
             int(trace.prompt_tokens.sum()),
             int(trace.output_tokens.sum()),
             trace.unit_tokens,

@@ -50,8 +50,8 @@ class _Open:
     finish: dict[int, str] = field(default_factory=dict)
 
 
-class Witness(Protocol):
-    """What the loop tells, in the order in which it happens; `Capture` says what each is."""
+class Witness:
+    """What the loop tells, in the order in which it happens; `Capture` says what each is. This one forgets it."""
 
     def begin(self, now: float, wall: float) -> None: ...
 
@@ -72,7 +72,7 @@ class Witness(Protocol):
     def end(self) -> None: ...
 
 
-class Capture:
+class Capture(Witness):
     """Told by the engine's loop of all it does, in that order. One thread calls everything here.
 
     Args:
@@ -201,28 +201,6 @@ class Capture:
             return ""
         data, person = name.encode("utf-8", "surrogatepass"), what.encode()
         return hashlib.blake2b(data, key=self._secret, person=person, digest_size=8).hexdigest()
-
-
-class NoCapture:
-    """Writes nothing down."""
-
-    def begin(self, now: float, wall: float) -> None: ...
-
-    def admitted(self, request: Request, sent: float, now: float) -> None: ...
-
-    def scheduling(self, now: float) -> None: ...
-
-    def applying(self, now: float) -> None: ...
-
-    def saw(self, events: Iterable[Event], now: float | None = None) -> None: ...
-
-    def flushed(self, now: float) -> None: ...
-
-    def holds(self, tokens: int) -> None: ...
-
-    def limits(self, tenants: int) -> None: ...
-
-    def end(self) -> None: ...
 
 
 def _params(params: SamplingParams) -> Mapping[str, Any]:

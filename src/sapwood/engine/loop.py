@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from sapwood.cache import Flushed
-from sapwood.engine.capture import NoCapture, Witness
+from sapwood.engine.capture import Witness
 from sapwood.engine.commands import Abort, Add, Call, Command, Stop
 from sapwood.engine.engine import Engine
 from sapwood.engine.mailbox import AsyncMailbox, BlockingMailbox, Mail, Mailbox, Post, Visit
@@ -48,7 +48,7 @@ class EngineLoop:
         self, engine: Engine, *, clock: Callable[[], float] = time.monotonic, capture: Witness | None = None
     ) -> None:
         self._engine = engine
-        self._capture = capture or NoCapture()
+        self._capture = capture or Witness()
         self._clock = clock
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._mailboxes: dict[str, Mailbox] = {}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeAlias, get_args
 
 import numpy as np
@@ -26,9 +24,8 @@ from sapwood.sim.replay import replay
 from sapwood.sim.replies import with_replies
 from sapwood.sim.segments import Segments
 from sapwood.sim.stack import LruStack
-from sapwood.sim.stored import load_stored, store
+from sapwood.sim.stored import over_trace
 from sapwood.sim.trace import Trace
-from sapwood.sim.workers import in_parallel, processes
 
 PolicyName: TypeAlias = str
 """An eviction policy, "blocks" (the hash index, which evicts by lru) or "optimum"."""
@@ -117,13 +114,9 @@ def curves(
         units_of(trace, capacity)
     jobs = _jobs(policies, capacities)
     sweep = _Sweep(config or CacheConfig(), definition, cost)
-    run = partial(in_parallel, jobs=jobs, workers=workers, progress=progress, what="replaying")
-    if processes(jobs, workers) == 1:
-        results = run(partial(_points, trace, sweep))
-    else:
-        with TemporaryDirectory(prefix="sapwood-sim-") as name:
-            store(trace, Path(name))
-            results = run(partial(_points_of_stored, Path(name), sweep))
+    results = over_trace(
+        partial(_points, sweep=sweep), trace, jobs, workers=workers, progress=progress, what="replaying"
+    )
     found = {(point.policy, point.capacity_tokens): point for result in results for point in result}
     return [found[policy, capacity] for policy in policies for capacity in capacities]
 
@@ -135,11 +128,7 @@ def _jobs(policies: Sequence[PolicyName], capacities: Sequence[int]) -> list[_Jo
     return [*([_Job(together, capacities)] if together else []), *replays]
 
 
-def _points_of_stored(folder: Path, sweep: _Sweep, job: _Job) -> list[CurvePoint]:
-    return _points(load_stored(folder), sweep, job)
-
-
-def _points(trace: Trace, sweep: _Sweep, job: _Job) -> list[CurvePoint]:
+def _points(trace: Trace, job: _Job, sweep: _Sweep) -> list[CurvePoint]:
     stored = with_replies(trace)
     segments = Segments.of(stored) if set(job.policies) & set(_FROM_SEGMENTS) else None
     points = []

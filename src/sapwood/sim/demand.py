@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,11 +52,4 @@ def beyond_context(trace: Trace, context: int | None) -> NDArray[np.bool_]:
 
 def without_names(trace: Trace, chosen: NDArray[np.bool_]) -> Trace:
     """The same requests, but those chosen, bool [n], find nothing and leave nothing, as what is refused does."""
-    lengths = np.diff(trace.offsets)
-    kept = np.where(chosen, 0, lengths)
-    return replace(
-        trace,
-        known_tokens=np.where(chosen, 0, trace.known_tokens),
-        names=trace.names[np.repeat(~chosen, lengths)],
-        offsets=np.concatenate(([0], np.cumsum(kept, dtype=np.int64))),
-    )
+    return trace.named(np.where(chosen, 0, np.diff(trace.offsets)))

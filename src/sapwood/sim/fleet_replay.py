@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sapwood.cache import Namespace, PrefixCache
 from sapwood.config import CacheConfig
 from sapwood.routing import BLOCK_TOKENS, Candidate, Router, Ticket, router_for
+from sapwood.sim.capacity import fits
 from sapwood.sim.contents import Contents
 from sapwood.sim.cost import CostModel
 from sapwood.sim.design import Design
@@ -70,7 +71,7 @@ class _Fleet:
         self._scopes, self._arrivals = stored.scopes.tolist(), stored.arrivals.tolist()
         self._most = TOKEN.reused_tokens(paged, np.diff(paged.offsets)).tolist()
         """Of each request, prompt tokens that may be reused where all of its names are there."""
-        self._refused = (np.diff(stored.offsets) > pages) | (pages < 1)
+        self._refused = ~fits(stored, pages) | (pages < 1)
 
     def run(self) -> FleetReplay:
         reused, replicas = np.zeros((2, len(self._refused)), np.int64)

@@ -8,7 +8,7 @@ a hit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -85,8 +85,6 @@ class Definition:
 TOKEN = Definition()
 """What is meant where nothing else is said: what an engine with pages of one token reports."""
 
-WHOLE_BLOCKS = Definition(tail=False)
-
 DEFINITIONS: tuple[Definition, ...] = tuple(
     Definition(weighting, tail, replies, last)
     for last in (False, True)
@@ -146,25 +144,12 @@ def prompt_names(trace: Trace) -> Counts:
 
 def found_unbounded(trace: Trace, *, replies: bool = True) -> Counts:
     """int64 [n]: leading names of each prompt that an earlier request of its scope had, in its prompt or its reply."""
-    asked, lengths = prompt_names(trace), np.diff(trace.offsets)
+    asked = prompt_names(trace)
     if not replies:
-        lengths = np.minimum(lengths, asked)
-        trace = _cut(trace, lengths)
+        trace = trace.named(np.minimum(np.diff(trace.offsets), asked))
     segments = Segments.of(trace)
     had = np.bincount(segments.request, segments.length, len(trace)).astype(np.int64)
     return np.minimum(had, asked)
-
-
-def _cut(trace: Trace, lengths: Counts) -> Trace:
-    """With so many leading names of each request, int64 [n]."""
-    before = np.diff(trace.offsets)
-    place = np.arange(len(trace.names)) - np.repeat(trace.offsets[:-1], before)
-    return replace(
-        trace,
-        known_tokens=np.minimum(trace.known_tokens, lengths * trace.unit_tokens),
-        names=trace.names[place < np.repeat(lengths, before)],
-        offsets=np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
-    )
 
 
 def _limit(definition: Definition, trace: Trace) -> Counts:

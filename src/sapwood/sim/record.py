@@ -61,11 +61,6 @@ class Record:
         self._busy[replica] += seconds
         self._computed[replica] += tokens
 
-    @property
-    def done(self) -> int:
-        """Requests that have ended, one way or the other."""
-        return len(self._refusals) + int(np.isfinite(self._finished).sum())
-
     def run(self, preemptions: int, evicted_tokens: int) -> Run:
         trace, refused = self._trace, np.zeros(len(self._trace), np.bool_)
         refused[list(self._refusals)] = True

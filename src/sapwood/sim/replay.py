@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sapwood.cache import Namespace, PrefixCache, Tokens
 from sapwood.config import CacheConfig
-from sapwood.sim.capacity import units_of
+from sapwood.sim.capacity import fits, units_of
 from sapwood.sim.trace import Trace
 
 
@@ -46,8 +46,7 @@ def replay(
     pages = units_of(trace, capacity_tokens)
     cache = PrefixCache(pages, in_units(config or CacheConfig(), trace.unit_tokens))
     spaces = [Namespace(name) for name in trace.scope_names]
-    lengths = np.diff(trace.offsets)
-    matched, refused = np.zeros(len(trace), np.int64), lengths > pages
+    matched, refused = np.zeros(len(trace), np.int64), ~fits(trace, pages)
     names, offsets, scopes = trace.names, trace.offsets.tolist(), trace.scopes.tolist()
     arrivals = trace.arrivals.tolist()
     for index in np.flatnonzero(~refused).tolist():

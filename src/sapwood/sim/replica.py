@@ -86,8 +86,7 @@ class Replica:
             self._bounds.max_len(visit.prompt_tokens, visit.output_tokens)
         except ContextLengthError:
             return None
-        stored = visit.tokens[: max(visit.prompt_tokens, len(visit.tokens) - 1)]
-        return pass_through(self.cache, visit.namespace, stored, now, visit.prompt_tokens - 1)
+        return pass_through(self.cache, visit.namespace, visit.computed, now, visit.prompt_tokens - 1)
 
     def begin(self, now: float, until: float) -> float | None:
         """Let in who has arrived, and begin a step; returns when it ends, None if there is nothing to do.

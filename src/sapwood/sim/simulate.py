@@ -169,6 +169,4 @@ class Simulation:
     def _tell_router(self, visit: Visit, replica: int, now: float) -> None:
         if self._router is not None:
             reused = self.record.reused(visit.index)
-            # The last token that was drawn is in nobody's cache: no step has read it.
-            stored = visit.tokens[: max(visit.prompt_tokens, len(visit.tokens) - 1)]
-            self._router.finished(self._tickets.pop(visit.index), replica, stored, now, reused)
+            self._router.finished(self._tickets.pop(visit.index), replica, visit.computed, now, reused)

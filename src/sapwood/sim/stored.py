@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import numpy as np
 
 from sapwood.sim.trace import Trace
+from sapwood.sim.workers import in_parallel, processes
+
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
 
 _COLUMNS = (
     "arrivals",
@@ -19,6 +27,28 @@ _COLUMNS = (
     "names",
     "offsets",
 )
+
+
+def over_trace(
+    function: Callable[[Trace, JobT], ResultT],
+    trace: Trace,
+    jobs: Sequence[JobT],
+    *,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    what: str = "jobs",
+) -> list[ResultT]:
+    """`in_parallel`, of jobs that are all about one trace, which processes share."""
+    run = partial(in_parallel, jobs=jobs, workers=workers, progress=progress, what=what)
+    if processes(jobs, workers) == 1:
+        return run(partial(function, trace))
+    with TemporaryDirectory(prefix="sapwood-sim-") as name:
+        store(trace, Path(name))
+        return run(partial(_of_stored, function, Path(name)))
+
+
+def _of_stored(function: Callable[[Trace, JobT], ResultT], folder: Path, job: JobT) -> ResultT:
+    return function(load_stored(folder), job)
 
 
 def store(trace: Trace, folder: Path) -> None:

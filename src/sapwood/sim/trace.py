@@ -140,5 +140,21 @@ class Trace:
             offsets=np.concatenate(([0], np.cumsum(lengths[chosen], dtype=np.int64))),
         )
 
+    def named(self, lengths: NDArray[np.int64]) -> Trace:
+        """With so many of the leading names of each request, int64 [n], at most as many as it has."""
+        before = np.diff(self.offsets)
+        place = np.arange(len(self.names)) - np.repeat(self.offsets[:-1], before)
+        return replace(
+            self,
+            known_tokens=np.minimum(self.known_tokens, lengths * self.unit_tokens),
+            names=self.names[place < np.repeat(lengths, before)],
+            offsets=np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """From the first arrival to the last, of which there is at least one."""
+        return float(self.arrivals[-1] - self.arrivals[0])
+
     def __iter__(self) -> Iterator[TraceRequest]:
         return (self[index] for index in range(len(self)))

@@ -42,3 +42,8 @@ class Visit:
     @property
     def output_tokens(self) -> int:
         return len(self.tokens) - self.prompt_tokens
+
+    @property
+    def computed(self) -> Tokens:
+        """All but the last token that is drawn, which no step reads: it is in nobody's cache."""
+        return self.tokens[: max(self.prompt_tokens, len(self.tokens) - 1)]

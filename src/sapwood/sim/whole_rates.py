@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.sim.cost import CostModel
@@ -21,10 +19,9 @@ from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.fleet_replay import fleet_replay
 from sapwood.sim.load import busy_seconds
 from sapwood.sim.progress import Progress
-from sapwood.sim.stored import load_stored, store
+from sapwood.sim.stored import over_trace
 from sapwood.sim.trace import Trace
 from sapwood.sim.traffic import with_traffic
-from sapwood.sim.workers import in_parallel, processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,33 +87,26 @@ class WholeRates:
             self._known.update(zip(asked, self._replayed(traffic, designs), strict=True))
 
     def _replayed(self, traffic: float, designs: list[Design]) -> list[_Whole]:
-        trace, machine = (
+        machine = _Machine(self.cost, self.cache, self.scheduler, self.context)
+        return over_trace(
+            partial(_whole, machine=machine),
             with_traffic(self.trace, traffic),
-            _Machine(self.cost, self.cache, self.scheduler, self.context),
+            designs,
+            workers=self.workers,
+            progress=self.progress,
+            what="replaying",
         )
-        run = partial(
-            in_parallel, jobs=designs, workers=self.workers, progress=self.progress, what="replaying"
-        )
-        if processes(designs, self.workers) == 1:
-            return run(partial(_whole, trace, machine))
-        with TemporaryDirectory(prefix="sapwood-sim-") as folder:
-            store(trace, Path(folder))
-            return run(partial(_whole_of_stored, Path(folder), machine))
 
 
 def _question(case: Case) -> _Question:
     return _Question(replace(case.design, schedule_policy="default"), case.traffic)
 
 
-def _whole_of_stored(folder: Path, machine: _Machine, design: Design) -> _Whole:
-    return _whole(load_stored(folder), machine, design)
-
-
-def _whole(trace: Trace, machine: _Machine, design: Design) -> _Whole:
+def _whole(trace: Trace, design: Design, machine: _Machine) -> _Whole:
     found = fleet_replay(trace, design, machine.cache, machine.cost)
     served = ~found.refused & ~beyond_context(trace, machine.context)
     busy = busy_seconds(
         trace.where(served), found.reused[served], machine.cost, machine.scheduler, design.capacity_tokens
     )
-    span = float(trace.arrivals[-1] - trace.arrivals[0])
-    return _Whole(found.hit_rate(trace), busy / (span * design.replicas) if span else None)
+    load = busy / (trace.seconds * design.replicas) if trace.seconds else None
+    return _Whole(found.hit_rate(trace), load)

@@ -37,7 +37,7 @@ def busiest(trace: Trace, work: NDArray[np.int64], limit: int) -> Window:
     end = np.maximum(np.searchsorted(done, done[first] + limit, "right") - 1, first + 1)
     asked = np.concatenate(([0], np.cumsum(trace.prompt_tokens + trace.output_tokens)))
     arrivals = trace.arrivals
-    gap = max(float(arrivals[-1] - arrivals[0]) / len(trace), 1e-3)
+    gap = max(trace.seconds / len(trace), 1e-3)
     rates = (asked[end] - asked[first]) / (arrivals[end - 1] - arrivals[first] + gap)
     best = int(np.argmax(rates))
     return Window(best, int(end[best]) - best)
