@@ -18,8 +18,13 @@ def jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
 def text_file(path: Path, text: str) -> Path:
     data = text.encode()
     if path.suffix == ".gz":
-        data = gzip.compress(data)
+        data = packed(data)
     elif path.suffix == ".xz":
         data = lzma.compress(data)
     path.write_bytes(data)
     return path
+
+
+def packed(data: bytes) -> bytes:
+    """Packed by gzip, without the time of the packing."""
+    return gzip.compress(data, mtime=0)

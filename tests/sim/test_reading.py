@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import lzma
 from collections.abc import Callable
@@ -12,7 +11,7 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.reading import read_trace
-from sim.files import jsonl, text_file
+from sim.files import jsonl, packed, text_file
 
 MOONCAKE = {"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 7]}
 WEKA = {
@@ -34,7 +33,7 @@ AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,37
         ("\ufeff\n\n" + json.dumps(MOONCAKE), 512),
     ],
 )
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [bytes, packed, lzma.compress])
 def test_a_format_is_known_by_what_is_in_the_file(
     text: str, unit: int, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
@@ -65,13 +64,13 @@ ROWS = "".join(
     [
         (b"", "is empty"),
         (b"\n \n", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (packed(b""), "is empty"),
         (b"hello there\n", "in no format that is known here; it begins with 'hello there'"),
         (b'{"a": 1}\n', "in no format that is known here"),
         (b"[1, 2]\n", "in no format that is known here"),
-        (cut(gzip.compress(ROWS)), "cannot be unpacked beyond line"),
+        (cut(packed(ROWS)), "cannot be unpacked beyond line"),
         (cut(lzma.compress(ROWS)), "cannot be unpacked beyond line"),
-        (gzip.compress(ROWS)[:-8] + b"12345678", "cannot be unpacked"),
+        (packed(ROWS)[:-8] + b"12345678", "cannot be unpacked"),
         (ROWS + b'{"timestamp": 0, "inp', "trace, line 401 is no JSON"),
         (ROWS + b"7\n", "trace, line 401 is no JSON object"),
         (ROWS + b"\xff\xfe\n", "line 401 is no text in UTF-8"),
