@@ -179,7 +179,11 @@ def test_what_is_refused_of_the_whole_trace_is_told_everywhere(trace: str, timed
     plan = document(capsys, *arguments, "--hit-rate", "1%")
     assert plan["plan"]["met"] is True
     assert plan["plan"]["design"]["capacity_tokens"] == 6000
-    assert (plan["plan"]["outcome"]["refused"], plan["goals"]["served"]) == (4, 12)
+    assert (plan["plan"]["outcome"]["refused"], plan["plan"]["outcome"]["refused_by_all"]) == (4, 4)
+    more, fewer = (each["outcome"] for each in plan["sensitivity"][1::-1])
+    assert 0 < fewer["requests"] < 16 < more["requests"]
+    [twice] = [each["outcome"] for each in plan["what_ifs"] if each["change"] == "traffic × 2"]
+    assert (twice["requests"], twice["refused"]) == (32, 8)
     refused = {each["change"]: each["outcome"]["refused"] for each in plan["what_ifs"]}
     assert (refused["half the memory"], refused["twice the memory"]) == (12, 0)
     assert main(["plan", *arguments, "--hit-rate", "1%", "--workers", "1"]) == 0
