@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim import Design, Goals, Outcome, Shortfall, WhatIf
+from sapwood.sim import Design, Goals, Outcome, Shift, Shortfall, WhatIf
 
 
 def percent(rate: float) -> str:
@@ -119,6 +119,18 @@ def refused(count: int) -> str:
 def change(each: WhatIf) -> str:
     """What is different, and whether it can be had."""
     return each.change if each.held else f"{each.change} (a replica has less)"
+
+
+def shift(each: Shift) -> str:
+    """`traffic +20 %`, or of speed."""
+    if each.traffic != 1:
+        return f"traffic {100 * (each.traffic - 1):+.0f} %"
+    return f"speed {100 * (each.speed - 1):+.0f} %"
+
+
+def verdict(meets: bool) -> str:
+    """On the goals."""
+    return "met" if meets else "missed"
 
 
 def headline(report: Report) -> str:
