@@ -87,9 +87,10 @@ def _goal_value(short: Shortfall, value: float, machine: Machine) -> str:
 
 
 def sized(each: Design, machine: Machine) -> str:
-    """`2 replicas with 6.55 GB of KV each`."""
+    """`2 replicas of 4 devices with 6.55 GB of KV each`."""
     size = gigabytes(machine.gigabytes(each.capacity_tokens))
-    return f"{replicas(each.replicas)} with {size} of KV" + " each" * (each.replicas > 1)
+    devices = f" of {machine.devices} devices" if machine.devices > 1 else ""
+    return f"{replicas(each.replicas)}{devices} with {size} of KV" + " each" * (each.replicas > 1)
 
 
 def settings(each: Design) -> str:

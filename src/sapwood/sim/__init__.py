@@ -10,7 +10,7 @@ from sapwood.sim.design import Case, Design, Judge, Outcome, Row
 from sapwood.sim.engine_spec import EngineSpec
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.goals import Goals, Shortfall
-from sapwood.sim.hardware import Hardware, hardware_named
+from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
 from sapwood.sim.model_shape import ModelShape, shape_named
@@ -86,6 +86,7 @@ __all__ = [
     "sensitivity",
     "shape_named",
     "simulate",
+    "spanning",
     "steps",
     "text_bytes",
     "unbounded_rates",
