@@ -102,7 +102,10 @@ def plan(
     page_size: Annotated[
         int | None,
         typer.Option(
-            "--page-size", metavar="N", help="Tokens per page.", parser=whole("--page-size", 1, 256)
+            "--page-size",
+            metavar="N",
+            help="Tokens per page; default: 1, in a plan the best of 1, 16 and 64.",
+            parser=whole("--page-size", 1, 256),
         ),
     ] = None,
     schedule_policy: Annotated[
