@@ -149,7 +149,7 @@ def plan(
         typer.Option(
             "--devices",
             metavar="N",
-            help="That a replica spans; default: 1.",
+            help="Of that kind, that a replica spans; default: 1.",
             parser=whole("--devices", 1, 1024),
         ),
     ] = None,
