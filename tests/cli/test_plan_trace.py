@@ -182,6 +182,7 @@ def test_what_is_refused_of_the_whole_trace_is_told_everywhere(trace: str, timed
     assert (plan["plan"]["outcome"]["refused"], plan["plan"]["outcome"]["refused_by_all"]) == (4, 4)
     more, fewer = (each["outcome"] for each in plan["sensitivity"][1::-1])
     assert 0 < fewer["requests"] < 16 < more["requests"]
+    assert all(each["meets"] for each in plan["sensitivity"])
     [twice] = [each["outcome"] for each in plan["what_ifs"] if each["change"] == "traffic × 2"]
     assert (twice["requests"], twice["refused"]) == (32, 8)
     refused = {each["change"]: each["outcome"]["refused"] for each in plan["what_ifs"]}
