@@ -65,7 +65,7 @@ def read_servegen(source: Source, *, seed: int = 0, seconds: float = SECONDS) ->
     lengths = _dataset(source)
     busy = [window for window in windows if window.rate > 0]
     if not busy:
-        raise UsageError(f"{source.path} has no 600 seconds in which requests come")
+        raise UsageError(f"{source} has no 600 seconds in which requests come")
     first = busy[0].start
     random, builder = np.random.default_rng(seed), TraceBuilder(source.name.removesuffix("-trace"), UNIT)
     ends = [*(window.start for window in windows[1:]), windows[-1].start + 600.0]
