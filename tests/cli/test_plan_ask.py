@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +14,7 @@ from sapwood.cli.plan_ask import ROUTINGS, Amount, Ask, Budget
 from sapwood.config import EvictionName
 from sapwood.errors import UsageError
 from sapwood.routing import RouterName
-from sapwood.sim import FlopCost, hardware_named, shape_named
+from sapwood.sim import FlopCost, hardware_named, shape_named, spanning
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,12 @@ def ask_for(model: str) -> Ask:
 def test_kv_has_the_room_that_weights_leave() -> None:
     ask = ask_for("llama-3-8b")
     assert ask.kv_bytes == 131_072
-    assert ask.most_tokens == int((80e9 - 2 * 8_030_261_248) / 131_072)
-    with pytest.raises(UsageError, match="141 GB; h100 has 80 GB"):
+    assert ask.most_tokens == int((0.9 * 80e9 - 2 * 8_030_261_248) / 131_072)
+    with pytest.raises(UsageError, match="141 GB; h100 has 80 GB, of which weights and KV may take 72"):
         _ = ask_for("llama-3-70b").most_tokens
+
+
+def test_devices_have_room_together_for_weights_and_kv() -> None:
+    ask = ask_for("llama-3-70b")
+    two = replace(ask, hardware=spanning(replace(ask.hardware, memory_utilization=1.0), 2))
+    assert two.most_tokens == int((160e9 - ask.model.bytes_of_weights) / ask.kv_bytes)

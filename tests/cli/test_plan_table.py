@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sapwood.cli.plan_table import HEIGHT, WIDTH, plot, table
+from sapwood.cli.plan_table import HEIGHT, WIDTH, Table, TableRow, lines, plot
 
 
 def test_columns_stand_under_each_other_and_empty_ones_are_left_out() -> None:
-    lines = list(table(["", "n", "none"], [["a", "1", ""], ["long", "20", ""]]))
-    assert lines == ["         n", "  a      1", "  long  20"]
+    table = Table.of(["", "n", "none"], [TableRow(("a", "1", "")), TableRow(("long", "20", ""), here=True)])
+    assert list(lines(table)) == ["         n", "  a      1", "  long  20"]
+    assert [row.here for row in table.rows] == [False, True]
 
 
 def test_a_curve_goes_from_its_first_point_to_its_last() -> None:

@@ -179,7 +179,12 @@ def test_what_is_refused_of_the_whole_trace_is_told_everywhere(trace: str, timed
     plan = document(capsys, *arguments, "--hit-rate", "1%")
     assert plan["plan"]["met"] is True
     assert plan["plan"]["design"]["capacity_tokens"] == 6000
-    assert (plan["plan"]["outcome"]["refused"], plan["goals"]["served"]) == (4, 12)
+    assert (plan["plan"]["outcome"]["refused"], plan["plan"]["outcome"]["refused_by_all"]) == (4, 4)
+    more, fewer = (each["outcome"] for each in plan["sensitivity"][1::-1])
+    assert 0 < fewer["requests"] < 16 < more["requests"]
+    assert all(each["meets"] for each in plan["sensitivity"])
+    [twice] = [each["outcome"] for each in plan["what_ifs"] if each["change"] == "traffic × 2"]
+    assert (twice["requests"], twice["refused"]) == (32, 8)
     refused = {each["change"]: each["outcome"]["refused"] for each in plan["what_ifs"]}
     assert (refused["half the memory"], refused["twice the memory"]) == (12, 0)
     assert main(["plan", *arguments, "--hit-rate", "1%", "--workers", "1"]) == 0
@@ -217,7 +222,8 @@ def test_the_context_of_the_model_counts(trace: str, tmp_path: Path, capsys: Out
 def test_sizes_are_held_against_the_hardware(trace: str, capsys: Out) -> None:
     """A replica has room for 8,192 tokens."""
     room = str(2 * 134_515_008 + 8192 * 23_040) + "B"
-    small = (trace, "--model-shape", "smollm2-135m", "--memory", room, "--policy", "lru", "--price", "3")
+    all_of_it = ("--memory", room, "--memory-utilization", "1")
+    small = (trace, "--model-shape", "smollm2-135m", *all_of_it, "--policy", "lru", "--price", "3")
     found = document(capsys, *small, "--capacity", "8192,16384,16896")
     assert [row["held"] for row in found["rows"]] == [True, False, False]
     span = found["trace"]["seconds"]
@@ -231,6 +237,68 @@ def test_sizes_are_held_against_the_hardware(trace: str, capsys: Out) -> None:
     assert (held["half the memory"], held["twice the memory"]) == (True, False)
     assert main(["plan", *small, "--capacity", "8k,16k,17k", "--workers", "1"]) == 0
     assert "from here on more than a replica has" in capsys.readouterr().out
+
+
+def test_what_is_kept_back_is_told_and_does_not_hold_kv(trace: str, capsys: Out) -> None:
+    small = (trace, "--model-shape", "smollm2-135m", "--memory", "1GB", "--capacity", "8k", "--timed", "0")
+    found = document(capsys, *small)
+    assert found["machine"]["most_tokens"] == (900_000_000 - 2 * 134_515_008) // 23_040
+    note = "0.1 of the 1 GB of a replica are kept back for activations and the runtime (--memory-utilization 0.9)"
+    assert note in found["trace"]["notes"]
+    whole = document(capsys, *small, "--memory-utilization", "1")
+    assert whole["machine"]["most_tokens"] == (1_000_000_000 - 2 * 134_515_008) // 23_040
+    assert not [note for note in whole["trace"]["notes"] if "kept back" in note]
+
+
+def test_a_replica_may_span_devices(trace: str, tmp_path: Path, capsys: Out) -> None:
+    """Two hold more than twice what one does, as the weights lie there once, in half the time at twice the price."""
+    one = ("--model-shape", "smollm2-135m", "--memory", "600MB", "--policy", "lru", "--price", "3")
+    sizes = ("--capacity", "9k,20k,60k")
+    alone, two = (document(capsys, trace, *one, *sizes, *more) for more in ((), ("--devices", "2")))
+    weights, kv = 2 * 134_515_008, 23_040
+    assert [each["machine"]["most_tokens"] for each in (alone, two)] == [
+        (540_000_000 - weights) // kv,
+        (1_080_000_000 - weights) // kv,
+    ]
+    assert (two["machine"]["hardware"], two["machine"]["devices"]) == ("2 × h100, changed", 2)
+    assert (alone["machine"]["price_per_hour"], two["machine"]["price_per_hour"]) == (3, 6)
+    assert [row["held"] for row in alone["rows"]] == [True, False, False]
+    assert [row["held"] for row in two["rows"]] == [True, True, False]
+    assert two["rows"][0]["ttft_p50_ms"] == pytest.approx(alone["rows"][0]["ttft_p50_ms"] / 2)
+    assert two["rows"][0]["cost_per_million_prompt_tokens"] == pytest.approx(
+        2 * alone["rows"][0]["cost_per_million_prompt_tokens"]
+    )
+    [note] = [note for note in two["trace"]["notes"] if "spans" in note]
+    assert note.endswith("no network between them is modelled, so times are at their best")
+    many = document(capsys, trace, *one, "--capacity", "4k", "--timed", "0", "--devices", "4")["trace"][
+        "notes"
+    ]
+    assert any(note.startswith("smollm2-135m has 3 KV heads") for note in many)
+    captured(tmp_path / "run.json", crowd())
+    cost = ("--cost", str(tmp_path / "run.json"), "--devices", "2", "--capacity", "4k", "--timed", "0")
+    [note] = [note for note in document(capsys, trace, *one, *cost)["trace"]["notes"] if "spans" in note]
+    assert note.endswith("times are those that were measured, on as many devices or not")
+
+
+def test_devices_count_in_limits_prices_and_refusals_of_a_plan(trace: str, capsys: Out) -> None:
+    """Prompts have up to 14 blocks of 512 tokens: a device has room for 5,000 tokens, two have it for 21,680."""
+    memory = str(2 * 134_515_008 + 5000 * 23_040) + "B"
+    one = ("--model-shape", "smollm2-135m", "--memory", memory, "--memory-utilization", "1", "--price", "3")
+    goals = ("--hit-rate", "10%", "--budget", "6", "--policy", "lru", "--routing", "prefix")
+    alone, two = (document(capsys, trace, *one, *goals, *more) for more in ((), ("--devices", "2")))
+    assert [each["plan"]["outcome"]["refused_by_all"] for each in (alone, two)] == [8, 0]
+    assert [note for note in alone["trace"]["notes"] if "what a replica holds, 5,000 tokens" in note]
+    assert alone["plan"]["design"]["capacity_tokens"] <= 5000 < two["plan"]["design"]["capacity_tokens"]
+    assert (two["plan"]["met"], two["plan"]["design"]["replicas"], two["plan"]["price_per_hour"]) == (
+        True,
+        1,
+        6,
+    )
+    dear = {each["change"]: each["meets"] for each in two["what_ifs"]}
+    assert (dear["as planned"], dear["one replica more"]) == (True, False)
+    text = ("plan", trace, *one, *goals, "--devices", "2", "--workers", "1")
+    assert main(list(text)) == 0
+    assert capsys.readouterr().out.startswith("1 replica of 2 devices with ")
 
 
 def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out) -> None:
@@ -261,15 +329,18 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
         (["t", "--html", "no/such/place.html"], "there is no folder no/such"),
         (["t", "--html", "."], "--html: . is a folder"),
         (["no/such.jsonl"], "cannot read no/such.jsonl"),
-        (["TRACE", "--budget", "20"], "a budget of money needs the price of a replica\n\nhint: give --price"),
+        (["TRACE", "--budget", "20"], "a budget of money needs the price of a device\n\nhint: give --price"),
         (
             ["TRACE", "--capacity", "10M", "--hit-rate", "0.5"],
-            "--capacity: 10,000,000 tokens are more than the 487,819 that a replica of h100 has\n\n"
+            "--capacity: 10,000,000 tokens are more than the 426,784 that a replica of h100 has\n\n"
             "hint: in a plan --capacity is the memory of each replica",
         ),
         (["TRACE", "--ttft-p95", "5s", "--timed", "0"], "goals need simulations"),
         (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT is 0 s"),
-        (["TRACE", "--model-shape", "llama-3-70b"], "weights of llama-3-70b take 141 GB; h100 has 80 GB"),
+        (
+            ["TRACE", "--model-shape", "llama-3-70b"],
+            "take 141 GB; h100 has 80 GB, of which weights and KV may take 72",
+        ),
         (["TRACE", "--tokenizer", "nosuch"], "no model is called 'nosuch'"),
     ],
 )

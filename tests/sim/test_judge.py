@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 from sapwood.config import SchedulerConfig
-from sapwood.sim import Case, Demand, Design, SimulatingJudge, Trace, TraceRequest, Window, simulate
+from sapwood.sim import (
+    Case,
+    Demand,
+    Design,
+    EngineSpec,
+    SimulatingJudge,
+    Trace,
+    TraceRequest,
+    Window,
+    simulate,
+)
 from sapwood.sim.cost import StepShape
-from sapwood.sim.judge import Faster, outcome_of
+from sapwood.sim.judge import outcome_of
 
 
 class TokenCost:
@@ -37,7 +47,8 @@ def chat(turns: int = 4, sessions: int = 3) -> Trace:
     return Trace.of("chat", 16, rows)
 
 
-JUDGE = SimulatingJudge(chat(), TokenCost(), scheduler=SchedulerConfig(speculate="off"), workers=1)
+ENGINE = EngineSpec(TokenCost(), scheduler=SchedulerConfig(speculate="off"))
+JUDGE = SimulatingJudge(chat(), ENGINE, workers=1)
 DESIGN = Design(4096)
 
 
@@ -49,8 +60,18 @@ def test_reuse_is_seen_and_can_be_off() -> None:
     assert (on.requests, on.refused, on.busiest) == (12, 0, 1.0)
 
 
+def test_the_index_of_hashed_pages_finds_what_the_tree_finds_in_pages() -> None:
+    """Where nothing is evicted; pages of 16 tokens are the blocks of the chat, of 64 four of them."""
+    for size in (16, 64):
+        tree = replace(DESIGN, page_size=size)
+        hashed = replace(tree, prefix_index="blocks", eviction_policy="lru")
+        by_tree, by_hash = JUDGE([Case(tree), Case(hashed)])
+        assert by_hash == by_tree
+        assert 0 < by_hash.hit_rate <= JUDGE([Case(DESIGN)])[0].hit_rate
+
+
 def test_what_is_longer_than_the_context_is_refused() -> None:
-    [outcome] = replace(JUDGE, context=100)([Case(DESIGN)])
+    [outcome] = replace(JUDGE, engine=replace(ENGINE, context=100))([Case(DESIGN)])
     assert outcome.refused == Demand.of(chat(), 100).refused(DESIGN.pool_tokens) > 0
     assert JUDGE([Case(DESIGN)])[0].refused == 0
 
@@ -68,7 +89,7 @@ def test_a_window_is_simulated_from_caches_that_those_before_it_warmed() -> None
     window = replace(JUDGE, window=Window(6, 6))
     design = replace(DESIGN, replicas=2, routing="session")
     [late] = window([Case(design)])
-    run = simulate(chat(), JUDGE.setup(Case(design), TokenCost()), TokenCost())
+    run = simulate(chat(), ENGINE.setup(Case(design)), TokenCost())
     asked = run.prompt_tokens[6:].sum()
     assert (late.requests, late.hit_rate) == (6, run.reused[6:].sum() / asked)
     assert late.ttft_p95 == pytest.approx(float(np.percentile(run.ttft[6:], 95)))
@@ -111,7 +132,7 @@ def test_processes_beside_each_other_find_the_same() -> None:
 
 def test_percentiles_are_those_of_the_run() -> None:
     [outcome] = JUDGE([Case(DESIGN)])
-    setup = JUDGE.setup(Case(DESIGN), TokenCost())
+    setup = ENGINE.setup(Case(DESIGN))
     run = simulate(chat(), setup, TokenCost())
     assert outcome == outcome_of(run)
     assert outcome.ttft_p50 == pytest.approx(float(np.percentile(run.ttft, 50)))
@@ -122,8 +143,3 @@ def test_progress_tells_of_each() -> None:
     told: list[str] = []
     replace(JUDGE, progress=told.append)([Case(DESIGN), Case(replace(DESIGN, page_size=16))])
     assert told == ["simulating: 1 of 2", "simulating: 2 of 2"]
-
-
-def test_a_faster_cost_says_so() -> None:
-    assert Faster(TokenCost(), 1.2).name == "1 ms per token, 1.2 times as fast"
-    assert Faster(TokenCost(), 2.0).prefill_seconds(100, 50) == 0.025

@@ -13,7 +13,14 @@ from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.goals import Goals
 from sapwood.sim.planner import Planner
 from sapwood.sim.space import Space, capacities_up_to
-from sim.planning import FormulaJudge, flat_outcome_of, outcome_of, refusing, refusing_small
+from sim.planning import (
+    FormulaJudge,
+    better_in_pages,
+    flat_outcome_of,
+    outcome_of,
+    refusing,
+    refusing_small,
+)
 
 SIZES = (12_500, 25_000, 50_000, 100_000)
 SPACE = Space(SIZES, most_replicas=32)
@@ -87,6 +94,36 @@ def test_what_is_held_stays() -> None:
     answer = planner(Goals(ttft_p95=40.0), held).plan().answer.design
     assert (answer.eviction_policy, answer.schedule_policy, answer.page_size) == ("lru", "fcfs", 16)
     assert answer.replicas == 5
+
+
+@pytest.mark.parametrize("goals", [Goals(hit_rate=0.5), Goals(total_tokens=100_000)])
+def test_pages_of_another_size_are_taken_where_they_are_clearly_better(goals: Goals) -> None:
+    assert Planner(goals, SPACE, by(better_in_pages), None).plan().answer.design.page_size == 16
+    small = replace(SPACE, page_sizes=(1, 64))
+    assert Planner(goals, small, by(better_in_pages), None).plan().answer.design.page_size == 1
+
+
+def test_pages_may_make_enough_of_the_nearest() -> None:
+    small = replace(SPACE, capacities=(100_000,), most_replicas=1)
+    plan = Planner(Goals(hit_rate=0.85), small, by(better_in_pages), None).plan()
+    assert plan.met
+    assert plan.answer.design.page_size == 16
+
+
+@pytest.mark.parametrize(
+    "goals", [Goals(ttft_p95=1.0, hit_rate=0.5), Goals(hit_rate=0.9), Goals(total_tokens=10**5)]
+)
+def test_pages_of_other_sizes_are_asked_about_twice_in_all(goals: Goals) -> None:
+    judge = FormulaJudge()
+    Planner(goals, SPACE, judge, None).plan()
+    assert sorted(case.design.page_size for case in judge.asked if case.design.page_size > 1) == [16, 64]
+
+
+def test_pages_that_no_pool_holds_are_left_out() -> None:
+    tiny = Space((20,), most_replicas=1)
+    judge = FormulaJudge()
+    Planner(Goals(ttft_p95=80.0), tiny, judge, None).plan()
+    assert {case.design.page_size for case in judge.asked} == {1, 16}
 
 
 @pytest.mark.parametrize(
@@ -188,7 +225,7 @@ def test_a_budget_that_buys_nothing_is_no_plan() -> None:
     [Goals(ttft_p95=40.0), Goals(hit_rate=0.1), Goals(total_tokens=100_000), Goals(price_per_hour=2.0)],
 )
 def test_what_refuses_requests_that_others_serve_is_no_plan(goals: Goals) -> None:
-    plan = Planner(replace(goals, served=100), SPACE, by(refusing_small), 2.0).plan()
+    plan = Planner(goals, SPACE, by(refusing_small), 2.0).plan()
     assert plan.met
     assert plan.answer.outcome.refused == 0
     assert plan.answer.design.capacity_tokens >= 50_000
@@ -196,13 +233,13 @@ def test_what_refuses_requests_that_others_serve_is_no_plan(goals: Goals) -> Non
 
 def test_refusals_that_cannot_be_helped_are_told() -> None:
     small = replace(SPACE, capacities=(12_500, 25_000))
-    plan = Planner(Goals(ttft_p95=40.0, served=100), small, by(refusing_small), None).plan()
+    plan = Planner(Goals(ttft_p95=40.0), small, by(refusing_small), None).plan()
     assert [(short.goal, short.wanted, short.got) for short in plan.shortfalls] == [
         ("requests served", 100, 90)
     ]
     assert plan.shortfalls[0].ratio == pytest.approx(100 / 90)
-    assert Planner(Goals(ttft_p95=40.0, served=90), small, by(refusing_small), None).plan().met
-    assert not Goals(served=90).given
+    hopeless = by(lambda case: replace(refusing_small(case), refused_by_all=10))
+    assert Planner(Goals(ttft_p95=40.0), small, hopeless, None).plan().met
 
 
 def test_pools_that_hold_nothing_are_no_plan() -> None:

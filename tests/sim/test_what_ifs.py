@@ -29,6 +29,7 @@ def test_each_change_is_simulated_and_held_against_the_goals() -> None:
         "order fcfs",
         "pages of 16 tokens",
         "pages of 64 tokens",
+        "index blocks, pages of 16 tokens, lru",
         "routing round-robin",
     ):
         assert rows[each].row.outcome == outcome_of(rows[each].row.case)
@@ -41,6 +42,19 @@ def test_changes_that_change_nothing_are_left_out() -> None:
     assert not {"eviction lru", "pages of 16 tokens", "one replica less"} & set(changes)
     assert not [change for change in changes if change.startswith("routing")]
     assert len({each.row.case for each in rows}) == len(rows)
+
+
+def test_the_index_of_whole_pages_is_that_of_vllm() -> None:
+    planner = Planner(Goals(), SPACE, FormulaJudge(), None)
+
+    def blocks(design: Design) -> list[Design]:
+        return [each.row.design for each in what_ifs(planner, design) if each.change.startswith("index")]
+
+    assert blocks(Design(50_000, eviction_policy="slru")) == [
+        Design(50_000, page_size=16, prefix_index="blocks", eviction_policy="lru")
+    ]
+    assert [each.page_size for each in blocks(Design(50_000, page_size=64))] == [64]
+    assert blocks(Design(50_000, prefix_index="none")) == []
 
 
 def test_a_plan_moves_with_traffic_and_with_the_cost_model() -> None:

@@ -11,6 +11,7 @@ from sapwood.config import SchedulerConfig
 from sapwood.sim import (
     Case,
     Design,
+    EngineSpec,
     Goals,
     Outcome,
     Planner,
@@ -24,14 +25,14 @@ from sapwood.sim import (
 from sapwood.sim.whole_rates import WholeRates
 from sim.test_judge import TokenCost, chat
 
-OFF = SchedulerConfig(speculate="off")
+ENGINE = EngineSpec(TokenCost(), scheduler=SchedulerConfig(speculate="off"))
 WHOLE = chat(turns=6, sessions=4)
 DESIGN = Design(16_384)
 
 
 def judging(window: Window, trace: Trace = WHOLE) -> WholeRates:
-    simulating = SimulatingJudge(trace, TokenCost(), scheduler=OFF, workers=1, window=window)
-    return WholeRates(simulating, trace, TokenCost(), scheduler=OFF, workers=1)
+    simulating = SimulatingJudge(trace, ENGINE, workers=1, window=window)
+    return WholeRates(simulating, trace, ENGINE, workers=1)
 
 
 def load_of(outcome: Outcome) -> float:
@@ -55,9 +56,19 @@ def test_a_part_has_the_rate_that_all_of_it_has_when_simulated(routing: str, pag
     """Where nobody waits, requests that come and go at once find what those on the clock do."""
     design = Design(16_384, replicas=3, page_size=page, routing=routing)  # type: ignore[arg-type]
     [part] = judging(Window(5, 2))([Case(design)])
-    [whole] = SimulatingJudge(WHOLE, TokenCost(), scheduler=OFF, workers=1)([Case(design)])
+    [whole] = SimulatingJudge(WHOLE, ENGINE, workers=1)([Case(design)])
     assert part.hit_rate == pytest.approx(whole.hit_rate, abs=1e-12)
     assert 0 < part.hit_rate < 1
+
+
+def test_hashed_pages_have_the_rate_that_all_of_it_has_when_simulated() -> None:
+    design = Design(1024, 2, 16, "blocks", "lru", routing="session")
+    [part], [tree] = (
+        judging(Window(5, 2))([Case(each)]) for each in (design, replace(design, prefix_index="radix"))
+    )
+    [whole] = SimulatingJudge(WHOLE, ENGINE, workers=1)([Case(design)])
+    assert part.hit_rate == pytest.approx(whole.hit_rate, abs=1e-12)
+    assert 0 < part.hit_rate <= tree.hit_rate
 
 
 def test_random_routing_loses_most_histories_in_the_what_ifs_of_a_plan() -> None:
@@ -108,8 +119,10 @@ class Slow(TokenCost):
 
 
 def test_replicas_that_fall_behind_miss_a_goal_that_the_first_requests_meet() -> None:
-    judge = judging(Window(0, 1))
-    slow = replace(judge, cost=Slow(), judge=replace(judge.judge, cost=Slow()))  # type: ignore[type-var]
+    engine = replace(ENGINE, cost=Slow())
+    slow = WholeRates(
+        SimulatingJudge(WHOLE, engine, workers=1, window=Window(0, 1)), WHOLE, engine, workers=1
+    )
     goals = Goals(ttft_p95=60.0)
     [one, many] = slow([Case(DESIGN), Case(replace(DESIGN, replicas=32))])
     assert one.ttft_p95 < 60

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +25,6 @@ from sapwood.cli.plan_ask import (
 )
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
-
-if TYPE_CHECKING:
-    from sapwood.sim import Hardware
 
 SEEDS = 8
 """Of --reproduce: half a minute on two cores."""
@@ -106,7 +102,10 @@ def plan(
     page_size: Annotated[
         int | None,
         typer.Option(
-            "--page-size", metavar="N", help="Tokens per page.", parser=whole("--page-size", 1, 256)
+            "--page-size",
+            metavar="N",
+            help="Tokens per page; default: 1, in a plan the best of 1, 16 and 64.",
+            parser=whole("--page-size", 1, 256),
         ),
     ] = None,
     schedule_policy: Annotated[
@@ -141,8 +140,17 @@ def plan(
         typer.Option(
             "--hardware",
             metavar="NAME",
-            help=f"Of a replica; default: {HARDWARE}.",
+            help=f"A device of a replica; default: {HARDWARE}.",
             parser=filled("--hardware"),
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "--devices",
+            metavar="N",
+            help="Of that kind, that a replica spans; default: 1.",
+            parser=whole("--devices", 1, 1024),
         ),
     ] = None,
     peak: Annotated[
@@ -174,12 +182,21 @@ def plan(
     memory: Annotated[
         int | None,
         typer.Option(
-            "--memory", metavar="SIZE", help="Of a replica, weights included: 80GB.", parser=size("--memory")
+            "--memory", metavar="SIZE", help="Of a device, weights included: 80GB.", parser=size("--memory")
+        ),
+    ] = None,
+    memory_utilization: Annotated[
+        float | None,
+        typer.Option(
+            "--memory-utilization",
+            metavar="SHARE",
+            help="Of the memory, for weights and KV; the rest is kept back. Default: 0.9.",
+            parser=real("--memory-utilization", 0.01, 1),
         ),
     ] = None,
     price: Annotated[
         float | None,
-        typer.Option("--price", metavar="P", help="Of a replica's hour.", parser=real("--price", 0, 1e9)),
+        typer.Option("--price", metavar="P", help="Of a device's hour.", parser=real("--price", 0, 1e9)),
     ] = None,
     chunk_tokens: Annotated[
         int | None,
@@ -282,11 +299,13 @@ def plan(
         "--routing": routing,
         "--model-shape": model_shape,
         "--hardware": hardware,
+        "--devices": devices,
         "--peak": peak,
         "--mfu": mfu,
         "--bandwidth": bandwidth,
         "--cost": cost,
         "--memory": memory,
+        "--memory-utilization": memory_utilization,
         "--price": price,
         "--chunk-tokens": chunk_tokens,
         "--max-running": max_running,
@@ -305,6 +324,7 @@ def plan(
 
         return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, workers=workers, as_json=json)
     from sapwood.cli.plan_cost import assumed, cost_named
+    from sapwood.cli.plan_hardware import replica_of
     from sapwood.cli.plan_trace import plan_trace
     from sapwood.sim import shape_named
 
@@ -316,7 +336,15 @@ def plan(
         "budget": budget,
     }
     model = shape_named(model_shape or MODEL)
-    replica = _hardware(hardware or HARDWARE, peak, mfu, bandwidth, memory, price)
+    said = {
+        "peak_flops": None if peak is None else peak * 1e12,
+        "bandwidth": bandwidth,
+        "memory_bytes": memory,
+        "mfu": mfu,
+        "memory_utilization": memory_utilization,
+        "price_per_hour": price,
+    }
+    replica = replica_of(hardware or HARDWARE, devices or 1, said)
     ask = Ask(
         Path(trace or ""),
         model,
@@ -353,27 +381,3 @@ def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[s
             raise UsageError(f"{flag} goes {'without' if reproduce else 'with'} --reproduce")
     if not reproduce and of_trace["TRACE"] is None:
         raise UsageError("TRACE is missing", hint="sapwood plan TRACE, or sapwood plan --reproduce")
-
-
-def _hardware(
-    name: str,
-    peak: float | None,
-    mfu: float | None,
-    bandwidth: int | None,
-    memory: int | None,
-    price: float | None,
-) -> Hardware:
-    """A known one, but for what was said otherwise. Raises UsageError."""
-    from sapwood.sim import hardware_named
-
-    known = hardware_named(name)
-    other = {
-        "peak_flops": None if peak is None else peak * 1e12,
-        "bandwidth": bandwidth,
-        "memory_bytes": memory,
-        "mfu": mfu,
-        "price_per_hour": price,
-    }
-    given: Mapping[str, Any] = {field: value for field, value in other.items() if value is not None}
-    changed = set(given) - {"mfu", "price_per_hour"}
-    return replace(known, **given, name=f"{known.name}, changed" if changed else known.name)

@@ -53,6 +53,7 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Attributes:
+    hardware: of a replica, all its devices together.
     capacities, policies: of the curves; none of them is those that suit the trace.
     page_size, schedule_policy, routing, replicas: held, where they are given.
     timed: so many requests in a row, the busiest, are simulated in time; None is as many as are soon done, 0 none.
@@ -94,13 +95,14 @@ class Ask:
 
     @property
     def most_tokens(self) -> int:
-        """Of KV that fit beside the weights. Raises UsageError if these fill the memory."""
-        room = self.hardware.memory_bytes - self.model.bytes_of_weights
+        """Of KV that fit into a replica, beside the weights and what is kept back. Raises UsageError if none do."""
+        room = self.hardware.usable_bytes - self.model.bytes_of_weights
         if room < self.kv_bytes:
             raise UsageError(
                 f"the weights of {self.model.name} take {self.model.bytes_of_weights / 1e9:.0f} GB; "
-                f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB",
-                hint="take larger --hardware, or give --memory of all the devices of a replica together",
+                f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB, of which weights and KV may take "
+                f"{self.hardware.usable_bytes / 1e9:.0f}",
+                hint="take more --devices for a replica, or larger --hardware",
             )
         return int(room / self.kv_bytes)
 

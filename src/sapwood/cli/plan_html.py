@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 
 from sapwood.cli import plan_words as words
 from sapwood.cli.plan_plots import curve_plot, ttft_plot
 from sapwood.cli.plan_report import Report
-from sapwood.cli.plan_text import shift_name
-from sapwood.sim import Outcome, Shift, WhatIf
+from sapwood.cli.plan_table import Table, TableRow
+from sapwood.cli.plan_tables import curve_table, shift_table, what_if_table
 
 _CSS = """
 :root { color-scheme: light dark;
@@ -100,84 +100,16 @@ def _curves(report: Report) -> Iterator[str]:
     yield "<h2>What memory brings</h2>"
     yield f'<p class="soft">{escape(report.meaning(["hit rate", "optimum"]))}</p>'
     yield curve_plot(report)
-    first = report.curves.lines[0]
-    optimum, gains = report.curves.optimum, words.Gains.of(report)
-    priced = any(point.cost is not None for point in first.points)
-    refused = any(point.refused for point in first.points)
-    lines = [*([optimum] if optimum else []), *report.curves.lines]
-    header = [
-        "memory",
-        "tokens",
-        *(line.policy for line in lines),
-        f"points per {gains.unit}",
-        *(["price per 1M"] if priced else []),
-        *(["refused"] if refused else []),
-    ]
-    rows = []
-    for k, point in enumerate(first.points):
-        gain = gains.points(report.curves.gains[k]) if k < len(report.curves.gains) else ""
-        size = words.gigabytes(report.machine.gigabytes(point.capacity_tokens))
-        rates = [f"{100 * line.points[k].hit_rate:.1f}" for line in lines]
-        rows.append(
-            [
-                size,
-                f"{point.capacity_tokens:,}",
-                *rates,
-                gain,
-                *([f"{point.cost:.3g}"] if point.cost is not None else []),
-                *([words.refused(point.refused)] if refused else []),
-            ]
-        )
-    knees = {knee.capacity_tokens for knee in report.curves.knees}
-    here = [k for k, point in enumerate(first.points) if point.capacity_tokens in knees]
-    yield from _table(header, rows, here)
+    yield from _table(curve_table(report))
 
 
 def _what_ifs(report: Report) -> Iterator[str]:
     if not report.what_ifs:
         return
     yield "<h2>What if</h2>"
-    yield f'<p class="soft">One change each, simulated. {escape(report.meaning(["TTFT", "load"]))}</p>'
-    times = [each.row.outcome.ttft_p95 for each in report.what_ifs]
-    longest = max((time for time in times if time < float("inf")), default=1.0) or 1.0
-    header = [
-        "",
-        "hit rate",
-        "TTFT p50",
-        "TTFT p95",
-        "",
-        "load",
-        "TPOT p50",
-        "busiest",
-        "refused" if any(each.row.outcome.refused for each in report.what_ifs) else "",
-        "goals" if report.goals.given else "",
-    ]
-    rows = [_what_if(each, longest, report.goals.given) for each in report.what_ifs]
-    yield from _table(header, rows, here=[0], raw=True)
-
-
-def _what_if(each: WhatIf, longest: float, goals: bool) -> list[str]:
-    outcome = each.row.outcome
-    share = min(1.0, outcome.ttft_p95 / longest)
-    bar = f'<i class="{"good" if each.meets else "bad"}" style="width:{100 * share:.1f}%"></i>'
-    return [
-        escape(words.change(each)),
-        *_figures(outcome),
-        bar,
-        words.load(outcome.load),
-        words.seconds(outcome.tpot_p50),
-        f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
-        words.refused(outcome.refused),
-        _verdict(each.meets) if goals else "",
-    ]
-
-
-def _figures(outcome: Outcome) -> list[str]:
-    return [words.percent(outcome.hit_rate), words.seconds(outcome.ttft_p50), words.seconds(outcome.ttft_p95)]
-
-
-def _verdict(meets: bool) -> str:
-    return '<span class="good">met</span>' if meets else '<span class="bad">missed</span>'
+    meaning = report.meaning(["TTFT", "load"])
+    yield f'<p class="soft">One change each, simulated; bars are of the TTFT p95. {escape(meaning)}</p>'
+    yield from _table(what_if_table(report))
 
 
 def _shifts(report: Report) -> Iterator[str]:
@@ -185,22 +117,7 @@ def _shifts(report: Report) -> Iterator[str]:
         return
     yield "<h2>If the world is other than assumed</h2>"
     yield '<p class="soft">The same design with other traffic, and on hardware other than the cost model says.</p>'
-    goals, sought = report.goals.given, report.goals.of_answers
-    header = [
-        "",
-        "hit rate",
-        "TTFT p50",
-        "TTFT p95",
-        "goals" if goals else "",
-        "replicas needed" if sought else "",
-    ]
-    yield from _table(header, [_shift(each, goals, sought) for each in report.shifts], raw=True)
-
-
-def _shift(each: Shift, goals: bool, sought: bool) -> list[str]:
-    needed = str(each.replicas) if each.replicas else "none is enough"
-    told = [_verdict(each.meets) if goals else "", needed if sought else ""]
-    return [escape(shift_name(each)), *_figures(each.outcome), *told]
+    yield from _table(shift_table(report))
 
 
 def _ttft(report: Report) -> Iterator[str]:
@@ -225,17 +142,25 @@ def _definitions(report: Report) -> Iterator[str]:
     yield f"</dl>\n<footer><p>Made by <code>{escape(report.command)}</code></p></footer>"
 
 
-def _table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], here: Sequence[int] = (), raw: bool = False
-) -> Iterator[str]:
-    """`here` are the rows that stand out; `raw` cells are HTML already."""
+def _table(table: Table) -> Iterator[str]:
+    barred = any(row.bar is not None for row in table.rows)
+    header = (*table.header, *([""] if barred else []))
     yield f'<div class="wide"><table><tr>{"".join(f"<th>{escape(cell)}</th>" for cell in header)}</tr>'
-    for k, row in enumerate(rows):
-        cells = "".join(_cell(cell if raw else escape(cell)) for cell in row)
-        mark = ' class="here"' if k in here else ""
-        yield f"<tr{mark}>{cells}</tr>"
+    for row in table.rows:
+        mark = ' class="here"' if row.here else ""
+        yield f"<tr{mark}>{''.join(map(_cell, row.cells))}{_bar(row) if barred else ''}</tr>"
     yield "</table></div>"
 
 
-def _cell(html: str) -> str:
-    return f'<td class="bar">{html}</td>' if html.startswith("<i ") else f"<td>{html}</td>"
+def _cell(text: str) -> str:
+    for meets in (True, False):
+        if text == words.verdict(meets):
+            return f'<td class="{"good" if meets else "bad"}">{text}</td>'
+    return f"<td>{escape(text)}</td>"
+
+
+def _bar(row: TableRow) -> str:
+    if row.bar is None:
+        return "<td></td>"
+    kind = "good" if row.good else "bad"
+    return f'<td class="bar"><i class="{kind}" style="width:{100 * row.bar:.1f}%"></i></td>'

@@ -62,6 +62,7 @@ def _outcome(outcome: Outcome) -> Json:
     return {
         "requests": outcome.requests,
         "refused": outcome.refused,
+        "refused_by_all": outcome.refused_by_all,
         "hit_rate": outcome.hit_rate,
         "weighting": "token",
         **_times(outcome),

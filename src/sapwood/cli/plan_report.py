@@ -51,9 +51,10 @@ class Machine:
     Attributes:
         cost: the name of the cost model: where the times come from.
         kv_bytes: of one token.
-        most_tokens: of KV, beside the weights.
-        price_per_hour: None where nobody said.
+        most_tokens: of KV, beside the weights and what is kept back.
+        price_per_hour: of all its devices; None where nobody said.
         replicas: so many are there; 1 where nobody said.
+        devices: that it spans.
     """
 
     model: str
@@ -63,6 +64,7 @@ class Machine:
     most_tokens: int
     price_per_hour: float | None
     replicas: int = 1
+    devices: int = 1
 
     @property
     def held_tokens(self) -> int:

@@ -16,6 +16,7 @@ from sapwood.sim import (
     CurvePoint,
     Definition,
     Demand,
+    FlopCost,
     Progress,
     Rent,
     Segments,
@@ -174,6 +175,7 @@ class Study:
     def _warnings(self) -> Iterator[str]:
         ask = self.ask
         yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
+        yield from _of_hardware(ask)
         if ask.assumed:
             yield (
                 f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
@@ -205,6 +207,7 @@ class Study:
             ask.most_tokens,
             hardware.price_per_hour,
             ask.replicas or 1,
+            hardware.devices,
         )
 
     def _words(self) -> Mapping[str, str]:
@@ -228,6 +231,27 @@ class Study:
                 "replica then holds"
             )
         return told
+
+
+def _of_hardware(ask: Ask) -> Iterator[str]:
+    hardware, devices = ask.hardware, ask.hardware.devices
+    kept = hardware.memory_bytes - hardware.usable_bytes
+    if kept:
+        yield (
+            f"{kept / 1e9:.3g} of the {hardware.memory_bytes / 1e9:.3g} GB of a replica are kept back for activations "
+            f"and the runtime (--memory-utilization {hardware.memory_utilization:g})"
+        )
+    if devices == 1:
+        return
+    times = "times are those that were measured, on as many devices or not"
+    if isinstance(ask.cost, FlopCost):
+        times = "no network between them is modelled, so times are at their best"
+    yield f"a replica spans {devices} devices: memory, peak and bandwidth are {devices} times those of one; {times}"
+    if devices > ask.model.kv_heads:
+        yield (
+            f"{ask.model.name} has {ask.model.kv_heads} KV heads: with tensor parallelism over more devices these keep "
+            "copies of the KV, so less fits than is told"
+        )
 
 
 def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 WIDTH, HEIGHT = 60, 11
@@ -11,11 +12,42 @@ MARKS = "●○·"
 """Of up to three curves; where they meet, the first is seen."""
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines, indented by two; a column that is empty in all rows is left out."""
-    kept = [k for k in range(len(header)) if any(row[k] for row in rows)]
-    cells = [[row[k] for k in kept] for row in (header, *rows)]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(kept))]
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """Attributes:
+    cells: words, one for each column.
+    here: whether it stands out.
+    bar: how long one is beside it, 0 to 1, where bars can be drawn; None for none.
+    good: whether its bar, and what the goals say of it, are good news.
+    """
+
+    cells: tuple[str, ...]
+    here: bool = False
+    bar: float | None = None
+    good: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Words in rows and columns, for whoever shows them."""
+
+    header: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+
+    @classmethod
+    def of(cls, header: Sequence[str], rows: Sequence[TableRow]) -> Table:
+        """Without the columns that are empty in all rows."""
+        kept = [k for k in range(len(header)) if any(row.cells[k] for row in rows)]
+        return cls(
+            tuple(header[k] for k in kept),
+            tuple(replace(row, cells=tuple(row.cells[k] for k in kept)) for row in rows),
+        )
+
+
+def lines(table: Table) -> Iterator[str]:
+    """Of text, indented by two."""
+    cells = [table.header, *(row.cells for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         first, *others = (
             cell.rjust(width) if k else cell.ljust(width)

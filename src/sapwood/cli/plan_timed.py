@@ -13,8 +13,10 @@ from sapwood.cli.plan_study import SIZES, Study
 from sapwood.config import EvictionName, SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim import (
+    TRIED_PAGES,
     Case,
     Design,
+    EngineSpec,
     Goals,
     Judge,
     Outcome,
@@ -133,10 +135,11 @@ class TimedStudy:
         scheduler = SchedulerConfig(
             chunk_tokens=ask.chunk_tokens, max_running=ask.max_running, speculate="off"
         )
-        context, workers = ask.model.context, ask.workers
-        machine = (study.trace, study.cost, study.cache, scheduler, context, workers, self.progress)
-        judge = SimulatingJudge(*machine, self.window)
-        return judge if self._whole else WholeRefusals(WholeRates(judge, *machine), study.demand)
+        engine = EngineSpec(study.cost, study.cache, scheduler, ask.model.context)
+        judge: Judge = SimulatingJudge(study.trace, engine, ask.workers, self.progress, self.window)
+        if not self._whole:
+            judge = WholeRates(judge, study.trace, engine, ask.workers, self.progress)
+        return WholeRefusals(judge, study.trace, ask.model.context, self._space().largest.pool_tokens)
 
     @property
     def _whole(self) -> bool:
@@ -152,7 +155,7 @@ class TimedStudy:
             policies=ask.policies or ("default", "lru"),
             orders=(ask.schedule_policy,) if ask.schedule_policy else ("default", "fcfs"),
             routings=(ask.routing,) if ask.routing else ("prefix", "least-loaded"),
-            page_sizes=(ask.page_size or 1,),
+            page_sizes=(ask.page_size,) if ask.page_size else TRIED_PAGES,
         )
 
     def _sizes(self) -> tuple[int, ...]:
@@ -165,7 +168,7 @@ class TimedStudy:
         return tuple(size for size in capacities_up_to(most, 1, SIZES) if size >= longest)
 
     def goals(self) -> Goals:
-        """As asked, and that nothing is refused which any size holds. Raises UsageError for sizes that none has."""
+        """Raises UsageError for sizes that none has."""
         study, goals, largest = self.study, goals_of(self.study), self._space().largest
         if goals.given and largest.capacity_tokens > study.ask.most_tokens:
             raise UsageError(
@@ -173,8 +176,7 @@ class TimedStudy:
                 f"replica of {study.ask.hardware.name} has",
                 hint="in a plan --capacity is the memory of each replica, not of all",
             )
-        refused = study.demand.refused(largest.pool_tokens)
-        return replace(goals, served=max(1, study.demand.requests - refused))
+        return goals
 
     # ---- words -----------------------------------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ def goals_of(study: Study) -> Goals:
     """Raises UsageError for a budget of money without a price."""
     ask, memory = study.ask, study.ask.budget.memory
     if ask.budget.price_per_hour is not None and ask.hardware.price_per_hour is None:
-        raise UsageError("a budget of money needs the price of a replica", hint="give --price, per hour")
+        raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
     return Goals(
         ask.ttft_p95,
         ask.hit_rate,

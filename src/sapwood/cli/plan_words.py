@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim import Design, Goals, Outcome, Shortfall, WhatIf
+from sapwood.sim import Design, Goals, Outcome, Shift, Shortfall, WhatIf
 
 
 def percent(rate: float) -> str:
@@ -87,9 +87,10 @@ def _goal_value(short: Shortfall, value: float, machine: Machine) -> str:
 
 
 def sized(each: Design, machine: Machine) -> str:
-    """`2 replicas with 6.55 GB of KV each`."""
+    """`2 replicas of 4 devices with 6.55 GB of KV each`."""
     size = gigabytes(machine.gigabytes(each.capacity_tokens))
-    return f"{replicas(each.replicas)} with {size} of KV" + " each" * (each.replicas > 1)
+    devices = f" of {machine.devices} devices" if machine.devices > 1 else ""
+    return f"{replicas(each.replicas)}{devices} with {size} of KV" + " each" * (each.replicas > 1)
 
 
 def settings(each: Design) -> str:
@@ -119,6 +120,18 @@ def refused(count: int) -> str:
 def change(each: WhatIf) -> str:
     """What is different, and whether it can be had."""
     return each.change if each.held else f"{each.change} (a replica has less)"
+
+
+def shift(each: Shift) -> str:
+    """`traffic +20 %`, or of speed."""
+    if each.traffic != 1:
+        return f"traffic {100 * (each.traffic - 1):+.0f} %"
+    return f"speed {100 * (each.speed - 1):+.0f} %"
+
+
+def verdict(meets: bool) -> str:
+    """On the goals."""
+    return "met" if meets else "missed"
 
 
 def headline(report: Report) -> str:

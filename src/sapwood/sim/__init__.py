@@ -7,9 +7,10 @@ from sapwood.sim.cost_source import FORMULA, cost_from
 from sapwood.sim.curve import CurvePoint, curves
 from sapwood.sim.demand import Demand, beyond_context, without_names
 from sapwood.sim.design import Case, Design, Judge, Outcome, Row
+from sapwood.sim.engine_spec import EngineSpec
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.goals import Goals, Shortfall
-from sapwood.sim.hardware import Hardware, hardware_named
+from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
 from sapwood.sim.model_shape import ModelShape, shape_named
@@ -24,7 +25,7 @@ from sapwood.sim.run import Figure, Run
 from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
-from sapwood.sim.space import Space, capacities_up_to
+from sapwood.sim.space import TRIED_PAGES, Space, capacities_up_to
 from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
@@ -35,12 +36,14 @@ from sapwood.sim.worth import Rent, cost_per_million, steps
 
 __all__ = [
     "FORMULA",
+    "TRIED_PAGES",
     "Case",
     "CostModel",
     "CurvePoint",
     "Definition",
     "Demand",
     "Design",
+    "EngineSpec",
     "Figure",
     "FlopCost",
     "Goals",
@@ -83,6 +86,7 @@ __all__ = [
     "sensitivity",
     "shape_named",
     "simulate",
+    "spanning",
     "steps",
     "text_bytes",
     "unbounded_rates",

@@ -59,7 +59,8 @@ class Outcome:
     Attributes:
         requests: of the trace.
         hit_rate: reused prompt tokens / prompt tokens, those of refused requests too, 0 to 1.
-        refused: requests that no replica could ever hold.
+        refused: requests that no replica of this design could ever hold.
+        refused_by_all: those of them that no design which may be chosen could hold; None: nobody asked.
         ttft_p50, ttft_p95, ttft_p99, ttft_mean: seconds from arrival to the first token; infinite where it never came.
         tpot_p50, tpot_p95: seconds per further token of a reply; nan where no reply has two.
         queue_p95: seconds from arrival to the first step that worked on it.
@@ -83,6 +84,7 @@ class Outcome:
     seconds: float = 0.0
     ttfts: tuple[float, ...] = field(default=(), repr=False)
     load: float | None = None
+    refused_by_all: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from sapwood.errors import UsageError
@@ -36,19 +36,19 @@ class Shortfall:
 class Goals:
     """None is no goal. Raises UsageError for one that nothing can meet.
 
+    That nothing is refused which some design could serve goes without saying.
+
     Attributes:
         ttft_p95: seconds, at most.
         hit_rate: reused prompt tokens per prompt token, at least.
         price_per_hour: of all replicas, at most.
         total_tokens: KV memory of all replicas, at most.
-        served: requests that must not be refused, at least: as a rule all that any design can hold.
     """
 
     ttft_p95: float | None = None
     hit_rate: float | None = None
     price_per_hour: float | None = None
     total_tokens: int | None = None
-    served: int | None = None
 
     def __post_init__(self) -> None:
         if self.ttft_p95 is not None and not self.ttft_p95 > 0:
@@ -64,8 +64,8 @@ class Goals:
 
     @property
     def given(self) -> bool:
-        """Whether anybody has any: that requests are served goes without saying."""
-        return replace(self, served=None) != Goals()
+        """Whether anybody has any."""
+        return self != Goals()
 
     @property
     def of_answers(self) -> bool:
@@ -79,9 +79,12 @@ class Goals:
     def of_service(self, outcome: Outcome) -> tuple[Shortfall, ...]:
         """A time to first token is no good where replicas fall behind for as long as the trace goes on."""
         missed: list[Shortfall] = []
-        served = outcome.requests - outcome.refused
-        if self.served is not None and served < self.served:
-            missed.append(Shortfall("requests served", self.served, served))
+        if outcome.refused_by_all is not None:
+            wanted, got = (
+                max(1, outcome.requests - outcome.refused_by_all),
+                outcome.requests - outcome.refused,
+            )
+            missed += [Shortfall("requests served", wanted, got)] if got < wanted else []
         if self.ttft_p95 is not None and not outcome.ttft_p95 <= self.ttft_p95:
             missed.append(Shortfall("TTFT p95", self.ttft_p95, outcome.ttft_p95))
         if self.ttft_p95 is not None and outcome.load is not None and outcome.load >= 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from sapwood.errors import UsageError
@@ -11,15 +11,20 @@ from sapwood.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """One accelerator, or one machine taken as one. Raises UsageError for what cannot be.
+    """What a replica runs on: an accelerator, a machine, or several taken as one (`spanning`).
+
+    Raises UsageError for what cannot be.
 
     Attributes:
         name: for people.
         peak_flops: dense, in the type that the weights are multiplied in; per second.
         bandwidth: bytes per second between its memory and its arithmetic.
-        memory_bytes: for weights and KV together.
+        memory_bytes: all that it has.
         mfu: share of the peak that reading a prompt reaches, 0 to 1.
-        price_per_hour: in whatever currency; None where nobody said.
+        price_per_hour: of all of it, in whatever currency; None where nobody said.
+        memory_utilization: share of the memory that weights and KV may take, 0 to 1; the rest is kept back for
+            activations and the runtime, as vLLM's `gpu_memory_utilization` does.
+        devices: how many it is.
     """
 
     name: str
@@ -28,6 +33,8 @@ class Hardware:
     memory_bytes: float
     mfu: float = 0.5
     price_per_hour: float | None = None
+    memory_utilization: float = 0.9
+    devices: int = 1
 
     def __post_init__(self) -> None:
         if min(self.peak_flops, self.bandwidth, self.memory_bytes) <= 0 or not 0 < self.mfu <= 1:
@@ -36,6 +43,13 @@ class Hardware:
                 f"{self.memory_bytes:g} bytes and an MFU of {self.mfu:g}; more than 0, and an MFU of 1 at most, "
                 "were expected"
             )
+        if not 0 < self.memory_utilization <= 1:
+            raise UsageError(
+                f"hardware {self.name} has a memory utilization of {self.memory_utilization:g}; it must be more than 0 "
+                "and at most 1"
+            )
+        if self.devices < 1:
+            raise UsageError(f"hardware {self.name} is {self.devices} devices; it must be at least 1")
         if self.price_per_hour is not None and self.price_per_hour < 0:
             raise UsageError(f"hardware {self.name} costs {self.price_per_hour:g} an hour")
 
@@ -43,6 +57,29 @@ class Hardware:
     def flops(self) -> float:
         """Reached per second."""
         return self.peak_flops * self.mfu
+
+    @property
+    def usable_bytes(self) -> float:
+        """For weights and KV together."""
+        return self.memory_bytes * self.memory_utilization
+
+
+def spanning(device: Hardware, devices: int) -> Hardware:
+    """So many of a kind as one, as if there were no network between them: each figure so many times, the price too.
+
+    Shares stay as they are.
+    """
+    if devices == 1:
+        return device
+    return replace(
+        device,
+        name=f"{devices} × {device.name}",
+        peak_flops=device.peak_flops * devices,
+        bandwidth=device.bandwidth * devices,
+        memory_bytes=device.memory_bytes * devices,
+        price_per_hour=None if device.price_per_hour is None else device.price_per_hour * devices,
+        devices=device.devices * devices,
+    )
 
 
 KNOWN_HARDWARE: Mapping[str, Hardware] = MappingProxyType(

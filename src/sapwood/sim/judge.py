@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sapwood.config import CacheConfig, SchedulerConfig
-from sapwood.routing import router_for
-from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.design import Case, Outcome
+from sapwood.sim.engine_spec import EngineSpec
 from sapwood.sim.progress import Progress
 from sapwood.sim.run import Run
-from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
 from sapwood.sim.trace import Trace
 from sapwood.sim.traffic import with_traffic
@@ -23,24 +20,6 @@ from sapwood.sim.workers import in_parallel
 
 WARM = 2
 """Caches are warmed by the requests before a window that bring so many times the tokens that all replicas hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Faster:
-    """A cost model, `speed` times as fast."""
-
-    cost: CostModel
-    speed: float
-
-    @property
-    def name(self) -> str:
-        return f"{self.cost.name}, {self.speed:g} times as fast"
-
-    def step_seconds(self, shape: StepShape) -> float:
-        return self.cost.step_seconds(shape) / self.speed
-
-    def prefill_seconds(self, tokens: int, cached: int) -> float:
-        return self.cost.prefill_seconds(tokens, cached) / self.speed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,35 +42,26 @@ class _Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimulatingJudge:
-    """Simulates one trace on one kind of hardware; several cases at once in processes beside each other.
+    """Simulates one trace on one kind of replica; several cases at once in processes beside each other.
 
     Attributes:
-        cache, scheduler: what a design leaves open.
-        context: longest sequence that the model reads; None sets no limit.
         window: what is simulated, from caches that those before it have warmed; None is all, from empty caches.
     """
 
     trace: Trace
-    cost: CostModel
-    cache: CacheConfig = field(default_factory=CacheConfig)
-    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
-    context: int | None = None
+    engine: EngineSpec
     workers: int | None = None
     progress: Progress | None = None
     window: Window | None = None
     _worlds: dict[float, _World] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, cases: list[Case]) -> list[Outcome]:
-        tell, run = self.progress, partial(_simulated, self.cost, self.cache, self.scheduler, self.context)
+        tell, run = self.progress, partial(_simulated, self.engine)
         if len(cases) == 1:
             told = None if tell is None else lambda done: tell(f"simulating: {done}")
             return [run(self._job(cases[0]), told)]
         jobs = [self._job(case) for case in cases]
         return in_parallel(run, jobs, workers=self.workers, progress=tell, what="simulating")
-
-    def setup(self, case: Case, cost: CostModel) -> Setup:
-        """Raises UsageError for a design that cannot be."""
-        return _setup(case, cost, self.cache, self.scheduler, self.context)
 
     def _job(self, case: Case) -> _Job:
         world = self._world(case.traffic)
@@ -123,46 +93,9 @@ class SimulatingJudge:
         return Window(first, min(max(1, round(window.count * traffic)), len(trace) - first))
 
 
-def _simulated(
-    cost: CostModel,
-    cache: CacheConfig,
-    scheduler: SchedulerConfig,
-    context: int | None,
-    job: _Job,
-    progress: Progress | None = None,
-) -> Outcome:
-    case = job.case
-    cost = cost if case.speed == 1 else Faster(cost, case.speed)
-    setup = _setup(case, cost, cache, scheduler, context)
-    run = simulate(job.trace, setup, cost, progress, begin=job.begin)
-    return outcome_of(run)
-
-
-def _setup(
-    case: Case, cost: CostModel, cache: CacheConfig, scheduler: SchedulerConfig, context: int | None
-) -> Setup:
-    design = case.design
-    cache = replace(
-        cache,
-        page_size=design.page_size,
-        prefix_index=design.prefix_index,
-        eviction_policy=design.eviction_policy,
-    )
-    router = partial(
-        router_for,
-        design.routing,
-        capacity_tokens=design.capacity_tokens,
-        prefill_seconds=cost.prefill_seconds,
-    )
-    scheduler = replace(scheduler, schedule_policy=design.schedule_policy)
-    return Setup(
-        design.capacity_tokens,
-        cache,
-        scheduler,
-        design.replicas,
-        router if design.replicas > 1 else None,
-        context=context,
-    )
+def _simulated(engine: EngineSpec, job: _Job, progress: Progress | None = None) -> Outcome:
+    cost = engine.at(job.case.speed).cost
+    return outcome_of(simulate(job.trace, engine.setup(job.case), cost, progress, begin=job.begin))
 
 
 def outcome_of(run: Run) -> Outcome:

@@ -3,6 +3,7 @@
 Replicas cost more than memory, so they come first. More replicas and more memory are taken to make nothing worse
 (the simulations that the answer rests on are kept and shown, so that a reader can see it). Of policies, orders and
 routings the preferred ones are asked about first; where they are not enough, the others are before anything is added.
+Larger pages can hardly make enough of what is not: other sizes are asked about at the end, for what was found alone.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Planner:
     def plan(self) -> Plan:
         """The cheapest design found to reach the goals, or the one that comes nearest; for a budget alone the best."""
         found = self._cheapest() if self.goals.of_answers else self._best_for_the_budget()
-        return self._as_plan(found or self._nearest())
+        return self._as_plan(self._best(self._in_pages(found)) if found else self._nearest())
 
     def least_replicas(self, design: Design, traffic: float = 1.0, speed: float = 1.0) -> int | None:
         """With all else as it is; None if no number that may be chosen is enough."""
@@ -155,6 +156,10 @@ class Planner:
         chosen = [self._best((design, *kind)) for kind in kinds]
         return self._best((design, *chosen, _together(design, chosen)))
 
+    def _in_pages(self, design: Design) -> tuple[Design, ...]:
+        """As it is, and with pages of other sizes."""
+        return (design, *self.space.in_pages(design))
+
     def _best(self, designs: Sequence[Design]) -> Design:
         """The first, but for one that is better; and so on from that one."""
         outcomes = self.trial.many([Case(each) for each in designs])
@@ -181,6 +186,11 @@ class Planner:
         """When nothing reaches the goals: what misses them by the least."""
         if not self.trial.rows:
             return replace(self.space.largest, capacity_tokens=self.space.capacities[0])
+        self.trial.many([Case(each) for each in self._in_pages(self._closest())])
+        return self._closest()
+
+    def _closest(self) -> Design:
+        """Of those tried."""
         return min(self.trial.rows, key=lambda row: self._distance(row.design, row.outcome)).design
 
     def _distance(self, design: Design, outcome: Outcome) -> tuple[float, float]:

@@ -12,6 +12,8 @@ from sapwood.sim.design import Design
 
 TRIED_ROUTINGS: tuple[RouterName, ...] = ("prefix", "least-loaded", "session", "round-robin")
 """Rules of `sapwood.routing` worth trying, the one that knows most first."""
+TRIED_PAGES = (1, 16, 64)
+"""Tokens. With pages of one a hit may end at any token; larger ones need fewer names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Space:
     policies: tuple[EvictionName, ...] = ("default", "lru")
     orders: tuple[OrderName, ...] = ("default", "fcfs")
     routings: tuple[RouterName, ...] = TRIED_ROUTINGS[:2]
-    page_sizes: tuple[int, ...] = (1,)
+    page_sizes: tuple[int, ...] = TRIED_PAGES
 
     def __post_init__(self) -> None:
         if (
@@ -59,14 +61,18 @@ class Space:
         )
 
     def alternatives(self, design: Design) -> tuple[tuple[Design, ...], ...]:
-        """For each choice other than memory and replicas: `design` with each of its values."""
+        """For each choice other than memory, replicas and pages: `design` with each of its values."""
         kinds = (
             tuple(replace(design, eviction_policy=each) for each in self.policies),
             tuple(replace(design, schedule_policy=each) for each in self.orders),
-            tuple(replace(design, page_size=each) for each in self.page_sizes),
             tuple(replace(design, routing=each) for each in self.routings if design.replicas > 1),
         )
         return tuple(kind for kind in kinds if len(kind) > 1)
+
+    def in_pages(self, design: Design) -> tuple[Design, ...]:
+        """`design` with pages of each size of which its pools hold one."""
+        sized = (replace(design, page_size=each) for each in self.page_sizes)
+        return tuple(each for each in sized if each.pool_tokens)
 
 
 def capacities_up_to(most: int, unit: int, count: int = 10, ratio: float = 2.0) -> tuple[int, ...]:

@@ -47,6 +47,7 @@ def described(case: Case) -> str:
         design.eviction_policy,
         design.schedule_policy,
     ]
+    parts += [f"pages of {design.page_size}"] if design.page_size > 1 else []
     parts += [f"traffic × {case.traffic:g}"] if case.traffic != 1 else []
     parts += [f"speed × {case.speed:g}"] if case.speed != 1 else []
     return ", ".join(parts)

@@ -9,10 +9,10 @@ from sapwood.config import EvictionName, OrderName
 from sapwood.routing import ROUTER_NAMES
 from sapwood.sim.design import Case, Design, Outcome, Row
 from sapwood.sim.planner import Planner
+from sapwood.sim.space import TRIED_PAGES
 
 _POLICIES: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu")
 _ORDERS: tuple[OrderName, ...] = ("default", "fcfs", "lpm")
-_PAGES = (1, 16, 64)
 _MOVES = ((0.8, 1.0), (1.2, 1.0), (1.0, 0.8), (1.0, 1.2))
 """Traffic and speed."""
 
@@ -98,9 +98,18 @@ def _other_choices(design: Design) -> Iterator[tuple[str, Case]]:
     for order in _ORDERS:
         if order != design.schedule_policy:
             yield f"order {order}", Case(replace(design, schedule_policy=order))
-    for size in _PAGES:
+    for size in TRIED_PAGES:
         if size != design.page_size:
             yield f"pages of {size} token" + "s" * (size > 1), Case(replace(design, page_size=size))
+    yield from _blocks(design)
     for routing in reversed(ROUTER_NAMES):
         if routing != design.routing and design.replicas > 1:
             yield f"routing {routing}", Case(replace(design, routing=routing))
+
+
+def _blocks(design: Design) -> Iterator[tuple[str, Case]]:
+    """As vLLM has it: whole pages of 16 by their hashes, which are evicted by lru alone."""
+    size = max(16, design.page_size)
+    if design.prefix_index == "radix":
+        changed = replace(design, prefix_index="blocks", page_size=size, eviction_policy="lru")
+        yield f"index blocks, pages of {size} tokens, lru", Case(changed)

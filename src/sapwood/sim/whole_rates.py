@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sapwood.config import CacheConfig, SchedulerConfig
-from sapwood.sim.cost import CostModel
 from sapwood.sim.demand import beyond_context
 from sapwood.sim.design import Case, Design, Judge, Outcome
+from sapwood.sim.engine_spec import EngineSpec
 from sapwood.sim.fleet_replay import fleet_replay
 from sapwood.sim.load import busy_seconds
 from sapwood.sim.progress import Progress
@@ -35,16 +34,6 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
-    """What designs leave open."""
-
-    cost: CostModel
-    cache: CacheConfig
-    scheduler: SchedulerConfig
-    context: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Question:
     """All that an answer depends on, the order of the queue left out."""
 
@@ -56,15 +45,12 @@ class _Question:
 class WholeRates:
     """A judge whose times are those of `judge`, and whose hit rates and load are those of `trace`.
 
-    Of a request beyond `context` nothing is named in `trace`, see `without_names`.
+    Of a request beyond the context of the model nothing is named in `trace`, see `without_names`.
     """
 
     judge: Judge
     trace: Trace
-    cost: CostModel
-    cache: CacheConfig = field(default_factory=CacheConfig)
-    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
-    context: int | None = None
+    engine: EngineSpec
     workers: int | None = None
     progress: Progress | None = None
     _known: dict[_Question, _Whole] = field(default_factory=dict, init=False, repr=False)
@@ -87,9 +73,8 @@ class WholeRates:
             self._known.update(zip(asked, self._replayed(traffic, designs), strict=True))
 
     def _replayed(self, traffic: float, designs: list[Design]) -> list[_Whole]:
-        machine = _Machine(self.cost, self.cache, self.scheduler, self.context)
         return over_trace(
-            partial(_whole, machine=machine),
+            partial(_whole, engine=self.engine),
             with_traffic(self.trace, traffic),
             designs,
             workers=self.workers,
@@ -102,11 +87,11 @@ def _question(case: Case) -> _Question:
     return _Question(replace(case.design, schedule_policy="default"), case.traffic)
 
 
-def _whole(trace: Trace, design: Design, machine: _Machine) -> _Whole:
-    found = fleet_replay(trace, design, machine.cache, machine.cost)
-    served = ~found.refused & ~beyond_context(trace, machine.context)
+def _whole(trace: Trace, design: Design, engine: EngineSpec) -> _Whole:
+    found = fleet_replay(trace, design, engine.cache, engine.cost)
+    served = ~found.refused & ~beyond_context(trace, engine.context)
     busy = busy_seconds(
-        trace.where(served), found.reused[served], machine.cost, machine.scheduler, design.capacity_tokens
+        trace.where(served), found.reused[served], engine.cost, engine.scheduler, design.capacity_tokens
     )
     load = busy / (trace.seconds * design.replicas) if trace.seconds else None
     return _Whole(found.hit_rate(trace), load)
