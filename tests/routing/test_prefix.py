@@ -230,6 +230,26 @@ def test_a_replica_that_never_has_what_it_was_given_loses_to_any_wait() -> None:
     assert offer.prefill > 0.5
 
 
+def forgotten(router: PrefixAware, replica: int, turn: int) -> None:
+    """By an lru cache of twelve blocks: something else as large has come."""
+    send(router, ticket(*range(100 * turn, 100 * turn + 12), own=0), idle(replica))
+
+
+@pytest.mark.parametrize(("found", "replica"), [(True, 1), (False, 0)])
+def test_what_seems_to_be_given_up_counts_as_far_as_it_was_found_before(found: bool, replica: int) -> None:
+    """A policy other than lru keeps what the shadow has dropped: 12.1 instead of 15.5 % of Mooncake's hour."""
+    router = prefix_aware(12 * BLOCK_TOKENS)
+    for turn in range(1, 10):
+        asked = ticket(*LONG, own=0)
+        assert send(router, asked, idle(1), reused=8 * BLOCK_TOKENS * (found and turn > 1)) == 1
+        forgotten(router, 1, turn)
+    [offer] = router.offers(ticket(*LONG, own=0), idle(1), 0.0)
+    cold = len(LONG) * BLOCK_TOKENS / 1000
+    assert offer.prefill < 0.4 * cold if found else offer.prefill > 0.9 * cold
+    forgotten(router, 0, 10)
+    assert send(router, ticket(*LONG, own=0), waits(0.0, 0.1), now=3600.0) == replica
+
+
 def test_cache_events_tell_the_shadow_what_nobody_asked_for() -> None:
     """RO-08 and RO-10: a fleet that was warm before the router came, and a flush."""
     router, keys = prefix_aware(), block_keys(NS, blocks(*LONG))

@@ -26,9 +26,10 @@ from sapwood.errors import BooksError, UsageError
 from sapwood.routing.block_keys import BLOCK_TOKENS, BlockKey
 from sapwood.routing.block_tree import Block, BlockTree, at_hand_of, held_of
 from sapwood.routing.coming import Coming
+from sapwood.routing.faded import is_kept
 from sapwood.routing.held import Held
 
-BYTES_PER_BLOCK = 600
+BYTES_PER_BLOCK = 700
 """At most, for one that one replica holds or that one request in flight goes through; a test measures both."""
 
 HALF_LIFE_SECONDS = 180.0
@@ -105,6 +106,20 @@ class Shadow:
         """Of these, how many do not hang on a request that has not ended yet."""
         held = self._held.get(replica)
         return 0 if held is None else held_of(sighting.path, held.bit)
+
+    def once(
+        self, keys: Sequence[BlockKey], sighting: Sighting, replica: int, capacity_tokens: int | None = None
+    ) -> int:
+        """How many blocks of a prompt the replica held some time, of those that it has given up; 0 if none are known.
+
+        Caches that do not evict by lru may hold them still. `capacity_tokens`: as if it had been resized to that.
+        """
+        held = self._held.get(replica)
+        if held is None:
+            return 0
+        gone = held.beyond(self._blocks(held, capacity_tokens))
+        would = [block.depth for block in sighting.path if block in gone and is_kept(block)] if gone else []
+        return max(held.faded.blocks(keys), *would, 0)
 
     def lost(
         self, replica: int, blocks: int, sighting: Sighting, now: float, capacity_tokens: int | None = None
