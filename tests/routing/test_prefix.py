@@ -147,6 +147,16 @@ def test_a_faster_replica_gets_more_than_the_cap() -> None:
     assert counts[1] == 200
 
 
+def test_cold_requests_do_not_go_to_the_one_that_drowns() -> None:
+    """RO-01: it holds less, so it would evict less; and it has read nothing of what it was given before by others."""
+    router = prefix_aware()
+    for n in range(30):
+        router.shadow.store(1, block_keys(NS, blocks(*range(1000 * n, 1000 * n + 30))), 0.0)
+    drowning, idling = Candidate(0, 50, 50, 30.0, as_of=0.0), Candidate(1, 0, 0, 0.0, as_of=0.0)
+    chosen = [router.choose(ticket(50_000 + n), [drowning, idling], n / 100) for n in range(20)]
+    assert Counter(chosen)[1] == 20
+
+
 def test_one_that_tells_of_no_wait_and_ends_nothing_does_not_get_everything() -> None:
     router, counts, now = prefix_aware(), Counter[int](), 0.0
     for n in range(300):
@@ -263,6 +273,22 @@ def test_cache_events_tell_the_shadow_what_nobody_asked_for() -> None:
     router.shadow.forget(2)
     [offer] = router.offers(ticket(*LONG, 99), idle(2), 0.0)
     assert offer.prefill == pytest.approx(0.714)
+
+
+@pytest.mark.parametrize("wrong", [[(1, 10)], [(2, 4), (6, 9)], [(9, 10)]])
+def test_cache_events_that_were_wrong_cost_no_request_anything(wrong: list[tuple[int, int]]) -> None:
+    """Told without what comes before: the keys of a prompt say what follows what, and events do not."""
+    router, keys = prefix_aware(), block_keys(NS, blocks(*LONG))
+    for replica in (0, 2):
+        for first, last in wrong:
+            router.shadow.store(replica, keys[first:last], 0.0)
+    assert send(router, ticket(*LONG), idle(0, 1, 2), 1.0) == 0
+    router.shadow.check()
+    assert [matched_by(router, replica) for replica in (0, 1, 2)] == [10, 0, 0]
+
+
+def matched_by(router: PrefixAware, replica: int) -> int:
+    return router.shadow.matched(router.shadow.look(block_keys(NS, blocks(*LONG))), replica)
 
 
 def test_a_replica_that_tells_how_much_it_holds_is_believed() -> None:

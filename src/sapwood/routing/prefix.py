@@ -53,6 +53,7 @@ class Offer:
     candidate: Candidate
     recent: Sent
     in_flight: int
+    """Requests that have not ended there: as it tells, or that it was given, whichever is more."""
     wait: float
     prefill: float
     evicted: float
@@ -153,7 +154,7 @@ class PrefixAware:
         return Offer(
             candidate,
             recent=self._in_flight.recent(replica, now),
-            in_flight=self._in_flight.on(replica),
+            in_flight=max(self._in_flight.on(replica), candidate.running + candidate.waiting),
             wait=candidate.wait_seconds + self._in_flight.since(replica, candidate.as_of).seconds,
             prefill=prefills[cached],
             # What was lost is taken to cost as much per token as this prompt.
@@ -223,7 +224,7 @@ def best(offers: Sequence[Offer], cold: float) -> Offer:
 def _ahead(offers: Sequence[Offer], within: Sequence[Offer], cold: float) -> list[Offer]:
     """Those so fast that they may get more than their share: cheaper than all, were their match worth nothing.
 
-    Their wait is what they say; that they end what they are given as fast as others is what we see.
+    Their wait is what they say; that no more is in flight there than elsewhere is what we see.
     """
     least = min((offer.cost for offer in within), default=math.inf)
     in_flight = sum(offer.in_flight for offer in offers) / len(offers)

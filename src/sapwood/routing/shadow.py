@@ -144,13 +144,13 @@ class Shadow:
     def place(self, replica: int, keys: Sequence[BlockKey]) -> Coming:
         """It was given a prompt of these keys, and soon will hold them."""
         held = self._held_by(replica)
-        path = self._tree.grown(keys)
+        path = self._of_prompt(keys)
         held.expect(path)
         return Coming(replica, path, held, held.stores)
 
     def settle(self, coming: Coming, keys: Sequence[BlockKey], now: float) -> None:
         """The request has ended well, and its replica holds these now: they were used once more. Once for each."""
-        self._store(self._held_by(coming.replica), self._tree.grown(keys), now, again=True)
+        self._store(self._held_by(coming.replica), self._of_prompt(keys), now, again=True)
         self.withdraw(coming)
 
     def withdraw(self, coming: Coming) -> None:
@@ -224,6 +224,14 @@ class Shadow:
             seen.add(block)
             if block.parent in seen:
                 raise BooksError(f"replica {replica} would give up a block before one that follows it")
+
+    def _of_prompt(self, keys: Sequence[BlockKey]) -> list[Block]:
+        """Its blocks. Its keys say what follows what; what was told otherwise (`store`) was wrong, and is dropped."""
+        while (torn := self._tree.torn(keys)) is not None:
+            for held in self._held.values():
+                if torn.holders & held.bit:
+                    self._let_go(held, torn)
+        return self._tree.grown(keys)
 
     def _blocks(self, held: Held, capacity_tokens: int | None) -> int:
         return held.capacity if capacity_tokens is None else capacity_tokens // self.block_tokens
