@@ -1,6 +1,11 @@
-"""What every test's name must be: the same in each worker and in each run."""
+"""What holds for every test: a name that is the same in each worker and run, and no clock that judges it."""
 
 from __future__ import annotations
+
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -42,8 +42,10 @@ def prefix_aware(capacity_tokens: int = 100_000) -> PrefixAware:
     return PrefixAware(capacity_tokens, millisecond_per_token)
 
 
-def send(router: Router, asked: Ticket, replicas: list[Candidate], now: float = 0.0) -> int:
+def send(
+    router: Router, asked: Ticket, replicas: list[Candidate], now: float = 0.0, reused: int | None = None
+) -> int:
     """Choose, and finish at once with the prompt stored."""
     replica = router.choose(asked, replicas, now)
-    router.finished(asked, replica, asked.tokens, now)
+    router.finished(asked, replica, asked.tokens, now, reused)
     return replica

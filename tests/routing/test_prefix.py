@@ -147,6 +147,16 @@ def test_a_faster_replica_gets_more_than_the_cap() -> None:
     assert counts[1] == 200
 
 
+def test_cold_requests_do_not_go_to_the_one_that_drowns() -> None:
+    """RO-01: it holds less, so it would evict less; and it has read nothing of what it was given before by others."""
+    router = prefix_aware()
+    for n in range(30):
+        router.shadow.store(1, block_keys(NS, blocks(*range(1000 * n, 1000 * n + 30))), 0.0)
+    drowning, idling = Candidate(0, 50, 50, 30.0, as_of=0.0), Candidate(1, 0, 0, 0.0, as_of=0.0)
+    chosen = [router.choose(ticket(50_000 + n), [drowning, idling], n / 100) for n in range(20)]
+    assert Counter(chosen)[1] == 20
+
+
 def test_one_that_tells_of_no_wait_and_ends_nothing_does_not_get_everything() -> None:
     router, counts, now = prefix_aware(), Counter[int](), 0.0
     for n in range(300):
@@ -230,6 +240,26 @@ def test_a_replica_that_never_has_what_it_was_given_loses_to_any_wait() -> None:
     assert offer.prefill > 0.5
 
 
+def forgotten(router: PrefixAware, replica: int, turn: int) -> None:
+    """By an lru cache of twelve blocks: something else as large has come."""
+    send(router, ticket(*range(100 * turn, 100 * turn + 12), own=0), idle(replica))
+
+
+@pytest.mark.parametrize(("found", "replica"), [(True, 1), (False, 0)])
+def test_what_seems_to_be_given_up_counts_as_far_as_it_was_found_before(found: bool, replica: int) -> None:
+    """A policy other than lru keeps what the shadow has dropped: 12.1 instead of 15.5 % of Mooncake's hour."""
+    router = prefix_aware(12 * BLOCK_TOKENS)
+    for turn in range(1, 10):
+        asked = ticket(*LONG, own=0)
+        assert send(router, asked, idle(1), reused=8 * BLOCK_TOKENS * (found and turn > 1)) == 1
+        forgotten(router, 1, turn)
+    [offer] = router.offers(ticket(*LONG, own=0), idle(1), 0.0)
+    cold = len(LONG) * BLOCK_TOKENS / 1000
+    assert offer.prefill < 0.4 * cold if found else offer.prefill > 0.9 * cold
+    forgotten(router, 0, 10)
+    assert send(router, ticket(*LONG, own=0), waits(0.0, 0.1), now=3600.0) == replica
+
+
 def test_cache_events_tell_the_shadow_what_nobody_asked_for() -> None:
     """RO-08 and RO-10: a fleet that was warm before the router came, and a flush."""
     router, keys = prefix_aware(), block_keys(NS, blocks(*LONG))
@@ -243,6 +273,22 @@ def test_cache_events_tell_the_shadow_what_nobody_asked_for() -> None:
     router.shadow.forget(2)
     [offer] = router.offers(ticket(*LONG, 99), idle(2), 0.0)
     assert offer.prefill == pytest.approx(0.714)
+
+
+@pytest.mark.parametrize("wrong", [[(1, 10)], [(2, 4), (6, 9)], [(9, 10)]])
+def test_cache_events_that_were_wrong_cost_no_request_anything(wrong: list[tuple[int, int]]) -> None:
+    """Told without what comes before: the keys of a prompt say what follows what, and events do not."""
+    router, keys = prefix_aware(), block_keys(NS, blocks(*LONG))
+    for replica in (0, 2):
+        for first, last in wrong:
+            router.shadow.store(replica, keys[first:last], 0.0)
+    assert send(router, ticket(*LONG), idle(0, 1, 2), 1.0) == 0
+    router.shadow.check()
+    assert [matched_by(router, replica) for replica in (0, 1, 2)] == [10, 0, 0]
+
+
+def matched_by(router: PrefixAware, replica: int) -> int:
+    return router.shadow.matched(router.shadow.look(block_keys(NS, blocks(*LONG))), replica)
 
 
 def test_a_replica_that_tells_how_much_it_holds_is_believed() -> None:

@@ -14,6 +14,7 @@ from sapwood.config import EvictionName, SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim import (
     TRIED_PAGES,
+    TRIED_ROUTINGS,
     Case,
     Design,
     EngineSpec,
@@ -154,7 +155,7 @@ class TimedStudy:
             least_replicas=ask.replicas or 1,
             policies=ask.policies or ("default", "lru"),
             orders=(ask.schedule_policy,) if ask.schedule_policy else ("default", "fcfs"),
-            routings=(ask.routing,) if ask.routing else ("prefix", "least-loaded"),
+            routings=(ask.routing,) if ask.routing else TRIED_ROUTINGS,
             page_sizes=(ask.page_size,) if ask.page_size else TRIED_PAGES,
         )
 

@@ -100,6 +100,17 @@ class BlockTree:
             blocks.append(parent)
         return blocks
 
+    def torn(self, keys: Sequence[BlockKey]) -> Block | None:
+        """The first of these blocks that is known to follow another one than here; None if there is none."""
+        before: Block | None = None
+        missing = False
+        for key in keys:
+            block = self._blocks.get(key)
+            if block is not None and (missing or block.parent is not before):
+                return block
+            before, missing = block, missing or block is None
+        return None
+
     def let_go(self, block: Block, bit: int) -> None:
         """One replica holds it no more, nor anything after it."""
         block.holders &= ~bit

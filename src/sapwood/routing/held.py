@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from sapwood.routing.block_tree import Block
+from sapwood.routing.faded import Faded
 
 _SAMPLE = 16
 """Blocks looked at for what a placement would evict; more are taken to be worth as much."""
@@ -38,9 +39,10 @@ class Held:
         stores: how many there were.
         coming: requests that have not ended, for each block that they go through.
         to_come: of these blocks, how many are not held yet.
+        faded: what was given up.
     """
 
-    __slots__ = ("_half_life", "_uses", "bit", "capacity", "coming", "stores", "to_come")
+    __slots__ = ("_half_life", "_uses", "bit", "capacity", "coming", "faded", "stores", "to_come")
 
     def __init__(self, bit: int, capacity: int, half_life: float) -> None:
         self.bit = bit
@@ -50,6 +52,7 @@ class Held:
         self._uses: OrderedDict[Block, _Use] = OrderedDict()
         self.coming: dict[Block, int] = {}
         self.to_come = 0
+        self.faded = Faded()
 
     def __len__(self) -> int:
         return len(self._uses)
@@ -79,10 +82,11 @@ class Held:
         return use is not None and use.store > store
 
     def surplus(self) -> Iterator[Block]:
-        """The blocks beyond its capacity, taken out of here one by one."""
+        """The blocks beyond its capacity, given up one by one."""
         while len(self._uses) > self.capacity:
             block = next(iter(self._uses))
             self.remove(block)
+            self.faded.add(block, self.capacity)
             yield block
 
     def remove(self, block: Block) -> None:

@@ -25,6 +25,8 @@ class Placement:
     """Its prompt, on the way; None where nobody follows prompts."""
     believed_tokens: int = 0
     """That were surely there, and that so large pages can be reused of."""
+    faded_tokens: int = 0
+    """Beyond these, that the replica was taken to have given up."""
     page_tokens: int = 1
 
 

@@ -39,6 +39,9 @@ _LEAST_LOAD = 8.0
 _EQUAL = 0.01
 """Costs that differ by less than this share of a cold prefill are equal: whoever was given less of late goes first."""
 
+_SHARE_OF_FADED = 0.2
+"""Of what a replica was taken to have given up it may hold so much, before anything is known of its policy."""
+
 PrefillSeconds: TypeAlias = Callable[[int, int], float]
 """Of reading a prompt of so many tokens of which so many are cached: a cost model's `prefill_seconds`."""
 
@@ -50,6 +53,7 @@ class Offer:
     candidate: Candidate
     recent: Sent
     in_flight: int
+    """Requests that have not ended there: as it tells, or that it was given, whichever is more."""
     wait: float
     prefill: float
     evicted: float
@@ -85,6 +89,7 @@ class PrefixAware:
         self._prefill_seconds = prefill_seconds
         self._in_flight = InFlight()
         self._trust = Trust()
+        self._trust_in_faded = Trust(_SHARE_OF_FADED)
 
     def choose(self, ticket: Ticket, candidates: Sequence[Candidate], now: float) -> int:
         require_candidates(candidates)
@@ -95,8 +100,10 @@ class PrefixAware:
         chosen = best(self._offers(asked, candidates, now), asked.cold)
         replica, page = chosen.candidate.replica, chosen.candidate.page_tokens
         believed = self._cached(ticket, self.shadow.sure(asked.sighting, replica), page)
+        faded = max(0, self._once(asked, chosen.candidate) - believed)
         coming = self.shadow.place(replica, asked.keys)
-        self._in_flight.add(ticket, Placement(replica, now, chosen.prefill, coming, believed, page))
+        placement = Placement(replica, now, chosen.prefill, coming, believed, faded, page)
+        self._in_flight.add(ticket, placement)
         return replica
 
     def finished(
@@ -117,6 +124,7 @@ class PrefixAware:
     def left(self, replica: int) -> None:
         self._in_flight.left(replica)
         self._trust.forget(replica)
+        self._trust_in_faded.forget(replica)
         self.shadow.forget(replica)
 
     def expire(self, before: float) -> None:
@@ -138,7 +146,7 @@ class PrefixAware:
     def _offer(self, asked: _Asked, candidate: Candidate, prefills: dict[int, float], now: float) -> Offer:
         replica, tokens, capacity = candidate.replica, len(asked.ticket.tokens), candidate.capacity_tokens
         blocks = self.shadow.matched(asked.sighting, replica, capacity)
-        cached = int(self._trust.of(replica) * self._cached(asked.ticket, blocks, candidate.page_tokens))
+        cached = self._expected(asked, candidate, blocks)
         if cached not in prefills:
             prefills[cached] = self._seconds(tokens, cached)
         new = len(asked.keys) - blocks + asked.ticket.expected_output // self.shadow.block_tokens
@@ -146,12 +154,26 @@ class PrefixAware:
         return Offer(
             candidate,
             recent=self._in_flight.recent(replica, now),
-            in_flight=self._in_flight.on(replica),
+            in_flight=max(self._in_flight.on(replica), candidate.running + candidate.waiting),
             wait=candidate.wait_seconds + self._in_flight.since(replica, candidate.as_of).seconds,
             prefill=prefills[cached],
             # What was lost is taken to cost as much per token as this prompt.
             evicted=lost * asked.cold / tokens if tokens else 0.0,
             continues=self._continues(asked, replica, blocks),
+        )
+
+    def _expected(self, asked: _Asked, candidate: Candidate, blocks: int) -> int:
+        """Tokens that are cached there, where so many blocks seem to be: those, and what may not be given up yet."""
+        replica, page = candidate.replica, candidate.page_tokens
+        seem = self._cached(asked.ticket, blocks, page)
+        faded = max(0, self._once(asked, candidate) - seem)
+        return int(self._trust.of(replica) * seem + self._trust_in_faded.of(replica) * faded)
+
+    def _once(self, asked: _Asked, candidate: Candidate) -> int:
+        """Tokens that are cached there, if what it was taken to have given up is there still."""
+        where = (candidate.replica, candidate.capacity_tokens)
+        return self._cached(
+            asked.ticket, self.shadow.once(asked.keys, asked.sighting, *where), candidate.page_tokens
         )
 
     def _continues(self, asked: _Asked, replica: int, blocks: int) -> bool:
@@ -175,6 +197,7 @@ class PrefixAware:
         believed, size = placement.believed_tokens, self.shadow.block_tokens
         is_there = believed - reused < max(placement.page_tokens, size)
         self._trust.learn(placement.replica, believed, believed if is_there else reused)
+        self._trust_in_faded.learn(placement.replica, placement.faded_tokens, reused - believed)
         if not is_there:
             self.shadow.missed(coming, reused // size, believed // size)
 
@@ -201,7 +224,7 @@ def best(offers: Sequence[Offer], cold: float) -> Offer:
 def _ahead(offers: Sequence[Offer], within: Sequence[Offer], cold: float) -> list[Offer]:
     """Those so fast that they may get more than their share: cheaper than all, were their match worth nothing.
 
-    Their wait is what they say; that they end what they are given as fast as others is what we see.
+    Their wait is what they say; that no more is in flight there than elsewhere is what we see.
     """
     least = min((offer.cost for offer in within), default=math.inf)
     in_flight = sum(offer.in_flight for offer in offers) / len(offers)

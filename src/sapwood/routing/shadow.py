@@ -26,9 +26,10 @@ from sapwood.errors import BooksError, UsageError
 from sapwood.routing.block_keys import BLOCK_TOKENS, BlockKey
 from sapwood.routing.block_tree import Block, BlockTree, at_hand_of, held_of
 from sapwood.routing.coming import Coming
+from sapwood.routing.faded import is_kept
 from sapwood.routing.held import Held
 
-BYTES_PER_BLOCK = 600
+BYTES_PER_BLOCK = 700
 """At most, for one that one replica holds or that one request in flight goes through; a test measures both."""
 
 HALF_LIFE_SECONDS = 180.0
@@ -106,6 +107,20 @@ class Shadow:
         held = self._held.get(replica)
         return 0 if held is None else held_of(sighting.path, held.bit)
 
+    def once(
+        self, keys: Sequence[BlockKey], sighting: Sighting, replica: int, capacity_tokens: int | None = None
+    ) -> int:
+        """How many blocks of a prompt the replica held some time, of those that it has given up; 0 if none are known.
+
+        Caches that do not evict by lru may hold them still. `capacity_tokens`: as if it had been resized to that.
+        """
+        held = self._held.get(replica)
+        if held is None:
+            return 0
+        gone = held.beyond(self._blocks(held, capacity_tokens))
+        would = [block.depth for block in sighting.path if block in gone and is_kept(block)] if gone else []
+        return max(held.faded.blocks(keys), *would, 0)
+
     def lost(
         self, replica: int, blocks: int, sighting: Sighting, now: float, capacity_tokens: int | None = None
     ) -> float:
@@ -129,13 +144,13 @@ class Shadow:
     def place(self, replica: int, keys: Sequence[BlockKey]) -> Coming:
         """It was given a prompt of these keys, and soon will hold them."""
         held = self._held_by(replica)
-        path = self._tree.grown(keys)
+        path = self._of_prompt(keys)
         held.expect(path)
         return Coming(replica, path, held, held.stores)
 
     def settle(self, coming: Coming, keys: Sequence[BlockKey], now: float) -> None:
         """The request has ended well, and its replica holds these now: they were used once more. Once for each."""
-        self._store(self._held_by(coming.replica), self._tree.grown(keys), now, again=True)
+        self._store(self._held_by(coming.replica), self._of_prompt(keys), now, again=True)
         self.withdraw(coming)
 
     def withdraw(self, coming: Coming) -> None:
@@ -209,6 +224,14 @@ class Shadow:
             seen.add(block)
             if block.parent in seen:
                 raise BooksError(f"replica {replica} would give up a block before one that follows it")
+
+    def _of_prompt(self, keys: Sequence[BlockKey]) -> list[Block]:
+        """Its blocks. Its keys say what follows what; what was told otherwise (`store`) was wrong, and is dropped."""
+        while (torn := self._tree.torn(keys)) is not None:
+            for held in self._held.values():
+                if torn.holders & held.bit:
+                    self._let_go(held, torn)
+        return self._tree.grown(keys)
 
     def _blocks(self, held: Held, capacity_tokens: int | None) -> int:
         return held.capacity if capacity_tokens is None else capacity_tokens // self.block_tokens

@@ -1,9 +1,9 @@
-"""How far what a replica seems to hold can be counted on: learned from what it then reused."""
+"""How far what a replica may hold can be counted on: learned from what it then reused."""
 
 from __future__ import annotations
 
 _PRIOR_REPORTS = 3.0
-"""So many found all that was expected, before anything is known: one surprise changes little."""
+"""Before anything is known it is as if so many had found what is expected: one surprise changes little."""
 
 _FADE = 0.95
 """Each report makes earlier ones count so much less: some twenty are remembered."""
@@ -18,17 +18,22 @@ class _Record:
 
 
 class Trust:
-    """Memory: two numbers for each replica."""
+    """Memory: two numbers for each replica.
 
-    def __init__(self) -> None:
+    Args:
+        prior: the share that is expected of one that nothing is known of.
+    """
+
+    def __init__(self, prior: float = 1.0) -> None:
+        self._prior = prior
         self._records: dict[int, _Record] = {}
 
     def of(self, replica: int) -> float:
         """The share, 0 to 1, of what was believed to be there that was, as a mean over requests."""
         record = self._records.get(replica)
         if record is None:
-            return 1.0
-        return (_PRIOR_REPORTS + record.found) / (_PRIOR_REPORTS + record.reports)
+            return self._prior
+        return (_PRIOR_REPORTS * self._prior + record.found) / (_PRIOR_REPORTS + record.reports)
 
     def learn(self, replica: int, believed: int, reused: int) -> None:
         """Of so many tokens that were surely there it reused so many; more than that is no reason to believe more."""

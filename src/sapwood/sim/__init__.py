@@ -25,7 +25,7 @@ from sapwood.sim.run import Figure, Run
 from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
 from sapwood.sim.simulate import simulate
-from sapwood.sim.space import TRIED_PAGES, Space, capacities_up_to
+from sapwood.sim.space import TRIED_PAGES, TRIED_ROUTINGS, Space, capacities_up_to
 from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
@@ -37,6 +37,7 @@ from sapwood.sim.worth import Rent, cost_per_million, steps
 __all__ = [
     "FORMULA",
     "TRIED_PAGES",
+    "TRIED_ROUTINGS",
     "Case",
     "CostModel",
     "CurvePoint",

@@ -10,8 +10,8 @@ from sapwood.errors import UsageError
 from sapwood.routing import RouterName
 from sapwood.sim.design import Design
 
-TRIED_ROUTINGS: tuple[RouterName, ...] = ("prefix", "least-loaded", "session", "round-robin")
-"""Rules of `sapwood.routing` worth trying, the one that knows most first."""
+TRIED_ROUTINGS: tuple[RouterName, ...] = ("prefix", "session")
+"""Rules of `sapwood.routing` that keep a conversation where its history is, the one that knows most first."""
 TRIED_PAGES = (1, 16, 64)
 """Tokens. With pages of one a hit may end at any token; larger ones need fewer names."""
 
@@ -32,7 +32,7 @@ class Space:
     least_replicas: int = 1
     policies: tuple[EvictionName, ...] = ("default", "lru")
     orders: tuple[OrderName, ...] = ("default", "fcfs")
-    routings: tuple[RouterName, ...] = TRIED_ROUTINGS[:2]
+    routings: tuple[RouterName, ...] = TRIED_ROUTINGS
     page_sizes: tuple[int, ...] = TRIED_PAGES
 
     def __post_init__(self) -> None:
