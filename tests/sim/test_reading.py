@@ -44,7 +44,9 @@ def test_a_format_is_known_by_what_is_in_the_file(
 
 
 def test_wishes_reach_the_reader(tmp_path: Path) -> None:
-    assert read_trace(jsonl(tmp_path / "a.jsonl", [LMCACHE]), tokenize=lambda _: [5]).names.tolist() == [5, 5]
+    assert read_trace(
+        jsonl(tmp_path / "a.jsonl", [{**LMCACHE, "output": "Yo"}]), tokenize=lambda _: [5]
+    ).names.tolist() == [5, 5]
     weka = jsonl(tmp_path / "b.jsonl", [WEKA, WEKA])
     assert read_trace(weka, in_a_row=True).arrivals.tolist() == [0.0, 0.0]
     assert read_trace(weka, seed=1).arrivals[1] != read_trace(weka, seed=2).arrivals[1]
@@ -95,3 +97,11 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_what_is_not_known_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"hint: docs/capture\.md"):
         read_trace(text_file(tmp_path / "x", "hello"))
+
+
+def test_what_is_nested_too_deep_to_be_read_is_told(tmp_path: Path) -> None:
+    deep = '{"hash_ids":' + "[" * 100_000
+    with pytest.raises(UsageError, match="is in no format that is known here"):
+        read_trace(text_file(tmp_path / "deep.jsonl", deep))
+    with pytest.raises(UsageError, match=r"^deep\.jsonl, line 2 is no JSON: it is nested too deep"):
+        read_trace(text_file(tmp_path / "deep.jsonl", json.dumps(MOONCAKE) + "\n" + deep))

@@ -3,7 +3,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -17,10 +16,10 @@ ROW = b'{"timestamp": 3, "input_length": 600, "output_length": 4, "hash_ids": [1
 
 
 @pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Path]:
+def pipe(tmp_path: Path) -> Path:
     path = tmp_path / "rows"
     os.mkfifo(path)
-    yield path
+    return path
 
 
 def test_a_pipe_is_read_as_a_file_is(pipe: Path) -> None:

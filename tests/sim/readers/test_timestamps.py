@@ -50,7 +50,7 @@ def test_numbers_that_are_no_time_are_told(value: object) -> None:
 
 @pytest.mark.parametrize("text", ["2026-99-29 10:00:00", "2026-02-30 10:00:00", "2026-11-29 24:00:00"])
 def test_dates_that_are_none_are_told(text: str) -> None:
-    with pytest.raises(ValueError, match="month|no such"):
+    with pytest.raises(ValueError, match=r"month|no such"):
         seconds_of(text)
 
 

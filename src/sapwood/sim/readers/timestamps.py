@@ -23,11 +23,9 @@ def seconds_of(value: object) -> float | None:
     """
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, int | float):
-        return _scaled(value)
     text = str(value).strip()
-    if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
-        return _scaled(float(text))
+    if isinstance(value, int | float) or re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
+        return _scaled(float(text))  # Of what is too large for a number it is infinite.
     match = _DATE.match(text)
     return None if match is None else _of_date(match)
 
@@ -43,10 +41,7 @@ def seconds_without_year(text: str) -> float | None:
 
 def _scaled(value: float) -> float:
     if not abs(value) < _MOST:
-        raise ValueError(
-            f"{value:.3g} is no time" if isinstance(value, float) else "so large a number is no time"
-        )
-    value = float(value)
+        raise ValueError(f"{value:.3g} is no time")
     while value >= _MILLISECONDS:
         value /= 1000
     return value
