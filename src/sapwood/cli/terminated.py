@@ -33,5 +33,5 @@ def told_of_termination(verb: Callable[ArgumentsT, ResultT]) -> Callable[Argumen
     return called
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
