@@ -27,14 +27,16 @@ def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_documen
         _check_place(html)
     with talk.working("reading") as progress:
         report = study(ask, tokenizer, progress)
-    if html is not None:
-        _write(html, as_html(report))
-        talk.say(f"wrote {html}")
     if as_document:
         json.dump(as_json(report), sys.stdout, indent=1)
         print()
     else:
         print(as_text(report), end="")
+    if html is not None:
+        # After what cost nothing to say: a disk may be full by now.
+        sys.stdout.flush()
+        _write(html, as_html(report))
+        talk.say(f"wrote {html}")
 
 
 def study(ask: Ask, tokenizer: str | None, progress: Progress) -> Report:
@@ -64,4 +66,6 @@ def _write(html: Path, page: str) -> None:
     try:
         html.write_text(page, encoding="utf-8")
     except OSError as error:
+        if html.is_file():
+            html.unlink()  # Half a page is none.
         raise UsageError(f"cannot write {html}: {error.strerror}") from None
