@@ -59,7 +59,8 @@ def test_lines_for_a_file_that_was_removed_are_lost_and_one_that_was_renamed_goe
     until(lambda: file.lost == 1)
     file.close()
     assert [record.message for record in caplog.records] == [
-        f"{path} cannot be written: it was removed, and is made again with the next start; lines are lost until it can be"
+        f"{path} cannot be written: it was removed, and is made again with the next start; lines are lost until it can "
+        "be"
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def _check_place(html: Path) -> None:
     if html.is_dir() or not html.parent.is_dir():
         wrong = "is a folder" if html.is_dir() else f"cannot be written: there is no folder {html.parent}"
         raise UsageError(f"--html: {html} {wrong}", hint="give the path of a file, such as plan.html")
+    if not os.access(html if html.exists() else html.parent, os.W_OK):
+        raise UsageError(f"--html: {html} cannot be written", hint="name one in a folder of your own")
 
 
 def _write(html: Path, page: str) -> None:
