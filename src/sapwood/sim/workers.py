@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -74,9 +75,26 @@ def _no_interrupts() -> Iterator[None]:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with _later():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """What the mask of this thread keeps out comes in by another one's, NumPy's for one, and is this one's to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    come: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: come.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        for number in come[:1]:
+            signal.raise_signal(number)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
