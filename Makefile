@@ -10,6 +10,9 @@ PY := $(VENV)/bin/python
 CLIENTS := $(patsubst tests/clients/%.txt,$(VENV)/clients/%/.ready,$(wildcard tests/clients/*.txt))
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 
+# Where it is set, each of the processes that tests start compiles all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve test fuzz check bench peers clean
 
 serve: $(VENV)/.installed
