@@ -83,7 +83,7 @@ def _no_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _later() -> Iterator[None]:
-    """What the mask of this thread keeps out comes in by another one's, NumPy's for one, and is this one's to handle."""
+    """What the mask keeps out of this thread comes in by another, NumPy's for one, and is this one's to handle."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
