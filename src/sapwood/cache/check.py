@@ -45,9 +45,8 @@ class Claims:
             return False
         places = np.arange(1, len(pages) + 1)
         self._owner_of[pages] = places
-        different = bool(
-            (self._owner_of[pages] == places).all()
-        )  # Of a page that is there twice, the last place stays.
+        # Of a page that is there twice, the last place stays.
+        different = bool((self._owner_of[pages] == places).all())
         self._owner_of[pages] = 0
         return different
 
