@@ -15,7 +15,7 @@ def test_what_is_written_leaves_at_once(serve: Any, monkeypatch: pytest.MonkeyPa
     at_once = []
     made = H11Protocol.connection_made
 
-    def connection_made(protocol: H11Protocol, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(protocol: H11Protocol, transport: asyncio.Transport) -> None:
         connection = transport.get_extra_info("socket")
         at_once.append(bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
         made(protocol, transport)
