@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -84,11 +83,12 @@ def _no_interrupts() -> Iterator[None]:
 @contextmanager
 def _later() -> Iterator[None]:
     """What the mask keeps out of this thread comes in by another, NumPy's for one, and is this one's to handle."""
-    if threading.current_thread() is not threading.main_thread():
+    come: list[int] = []
+    try:
+        handler = signal.signal(signal.SIGINT, lambda number, _frame: come.append(number))
+    except ValueError:  # This thread handles none: that is the main one's.
         yield
         return
-    come: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: come.append(number))
     try:
         yield
     finally:
