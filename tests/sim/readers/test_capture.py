@@ -11,6 +11,7 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.capture import StepTimes, capture_trace, is_capture, read_capture
+from sapwood.sim.readers.captured_deeds import Flush, Place
 from sapwood.sim.readers.source import Source
 from sim.files import jsonl
 
@@ -51,7 +52,7 @@ def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
     (run,) = read_capture(source(tmp_path, *rows))
     assert [request.id for request in run.requests] == ["soon", "late"]
     assert run.steps == [StepTimes(0.0, 0.4), StepTimes(0.5, None), StepTimes(0.9, 1.5)]
-    assert [(flush.at, flush.step) for flush in run.flushes] == [(0.7, 2)]
+    assert run.deeds == [Flush(Place(2), 0.7)]
     assert (run.requests[1].prompt.tolist(), run.requests[1].outputs[0].tolist()) == ([5, 6, 7], [8, 9])
     assert (run.requests[0].started_step, run.requests[1].reused) == (None, 2)
     assert run.gaps == []
