@@ -113,6 +113,25 @@ def test_what_requests_ask_for_besides_is_done_again(tmp_path: Path, speculate: 
     )
 
 
+@pytest.mark.parametrize("speculate", ["off", "auto"])
+def test_clients_that_leave_and_several_samples_are_done_again(
+    tmp_path: Path, speculate: SpeculateName
+) -> None:
+    def leave(loop: EngineLoop) -> None:
+        for i in range(12):
+            events = loop.generate_blocking(Request(f"gone{i}", prompt_of(80 + i, i % 3), greedy(200)))
+            next(events)
+            events.close()  # type: ignore[attr-defined]
+
+    asked = [
+        replace(request, params=replace(request.params, n=1 + i % 3, temperature=1.0, seed=i))
+        for i, request in enumerate(crowd())
+    ]
+    run = captured(tmp_path / "run.jsonl", asked, speculate, meanwhile=leave)
+    assert sum(request.aborted for request in run.requests) > 6
+    expect_equal(simulate_again(run))
+
+
 def test_a_flush_in_the_midst_is_done_again(tmp_path: Path) -> None:
     def flush(loop: EngineLoop) -> None:
         while loop.stats().finished < 6:
