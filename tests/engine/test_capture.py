@@ -19,6 +19,8 @@ Line = Mapping[str, Any]
 class Kept:
     """The lines as a reader of the file gets them."""
 
+    lost = 0
+
     def __init__(self) -> None:
         self.lines: list[Line] = []
 
@@ -146,7 +148,10 @@ def test_that_tenants_have_quotas_is_written_down() -> None:
     loop = EngineLoop(new_rig().engine, capture=Capture(kept, {})).start()
     loop.limit({"acme": 64, "beta": 32})
     loop.shutdown()
-    assert kept.all("limited") == [{"limited": 2, "step": 0}]
+    (line,) = kept.all("limited")
+    assert (line["limited"], line["step"], line["after"]) == (2, 0, 0)
+    assert sorted(line["quotas"].values()) == [32, 64]
+    assert {"acme", "beta"}.isdisjoint(line["quotas"])
 
 
 def test_a_request_that_is_aborted_is_written_down_too() -> None:

@@ -92,6 +92,7 @@ def test_a_line_that_is_no_json_is_lost_alone(tmp_path: Path, caplog: pytest.Log
     ]
     (record,) = caplog.records
     assert "cannot be written, and is left out: TypeError" in record.getMessage()
+    assert file.lost == 3
 
 
 def test_a_disk_that_was_full_is_tried_again(
@@ -122,6 +123,7 @@ def test_a_disk_that_was_full_is_tried_again(
         now[0] += line_file.RETRY_SECONDS / 2
         file.write({"value": 4})
         file.close()
+    assert file.lost == 2
     assert path.read_text() == '{"value":1}\n{"valu\n{"lost":2}\n{"value":4}\n'
     assert [record.getMessage() for record in caplog.records] == [
         f"{path} cannot be written: No space left on device; lines are lost until it can be",
@@ -151,6 +153,7 @@ def test_what_was_lost_last_is_told_at_the_end(tmp_path: Path, monkeypatch: pyte
     thread.join()
     os.close(reader)
     assert [json.loads(line) for line in b"".join(read).splitlines()] == [heavy, {"lost": 2}]
+    assert file.lost == 2
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/lines.jsonl", "."])
@@ -168,6 +171,7 @@ def test_a_full_disk_is_logged_once(
         for value in range(3):
             file.write({"value": value})
         file.close()
+    assert file.lost == 3
     assert [record.getMessage() for record in caplog.records] == [
         "/dev/full cannot be written: No space left on device; lines are lost until it can be"
     ]
@@ -192,6 +196,7 @@ def test_a_slow_disk_loses_lines_and_says_how_many(
     assert [record.getMessage() for record in caplog.records] == [
         f"{path} is written too slowly; what does not fit is left out"
     ]
+    assert file.lost == 3
     text = b""
     while text.count(b"\n") < 3:
         text += os.read(reader, 65536)
@@ -207,3 +212,33 @@ def test_a_slow_disk_loses_lines_and_says_how_many(
         {"lost": 3},
         {"value": 9},
     ]
+
+
+def test_a_line_that_tells_of_lost_ones_is_not_counted_when_it_is_lost_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_file, "MOST_WAITING_BYTES", 100)
+    file = LineFile(Path("/dev/full"))
+    held = threading.Event()
+    take = file._take
+    monkeypatch.setattr(file, "_take", lambda line: (held.wait(20), take(line)))
+    for value in range(4):
+        file.write({"value": value, "text": "x" * 80})
+    held.set()
+    file.close()
+    assert file.lost == 4
+
+
+def test_a_disk_that_does_not_take_the_end_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_file, "_FLUSH_SECONDS", 0.05)
+    path, held = tmp_path / "lines.jsonl", threading.Event()
+    file = LineFile(path)
+    take = file._take
+    monkeypatch.setattr(file, "_take", lambda line: (held.wait(20), take(line)))
+    file.write({"value": 1})
+    with caplog.at_level(logging.WARNING, "sapwood.engine"):
+        file.close()
+    held.set()
+    assert [record.getMessage() for record in caplog.records] == [f"{path} could not be written to its end"]

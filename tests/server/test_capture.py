@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import httpx
+import pytest
 
 from model import tiny
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
-from sapwood.engine import LineFile, build_engine
+from sapwood.engine import Engine, LineFile, build_engine
+from sapwood.plan import StepPlan, StepResult
+from sapwood.server.pins import PATH as PINS
 from sapwood.sim import read_trace
 from sapwood.sim.readers.capture import read_capture
+from sapwood.sim.readers.captured_deeds import Left, PinTried
 from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import simulate_again
 from server.conftest import serving_built
 
 PROMPT = "once upon a time there was a tree"
+
+
+TINY = SchedulerConfig(chunk_tokens=8)
 
 
 def test_what_a_client_asks_is_there_to_be_replayed(tmp_path: Path) -> None:
@@ -47,3 +58,68 @@ def test_what_a_client_asks_is_there_to_be_replayed(tmp_path: Path) -> None:
     assert trace[0].names[: trace[0].prompt_tokens].tolist() == list(built.tokenizer.encode(PROMPT))
     assert trace.output_tokens.tolist() == [3, 3, 3]
     assert trace.scopes.tolist() == [0, 0, 1]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_clients_that_leave_and_several_samples_are_done_again_by_the_simulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One leaves in the midst of its answer, one while it waits for a seat; one asks for three samples."""
+    path = tmp_path / "capture.jsonl"
+    file = LineFile(path)
+    model = ModelConfig(str(tiny.tiny_llama(tmp_path / "little")), kv_memory=2**18, threads=1)
+    scheduler = SchedulerConfig(chunk_tokens=8, max_running=1)
+    built = build_engine(model, CacheConfig(page_size=2), scheduler, capture=file)
+    run_step = Engine.run
+
+    def slowly(engine: Engine, plan: StepPlan) -> StepResult:
+        time.sleep(0.01)
+        return run_step(engine, plan)
+
+    monkeypatch.setattr(Engine, "run", slowly)
+    body = {"model": built.facts.model, "prompt": PROMPT, "temperature": 0, "max_tokens": 4}
+    with serving_built(built) as served:  # type: ignore[arg-type]
+        long = {**body, "max_tokens": 90, "stream": True, "ignore_eos": True}
+        with served.http.stream("POST", "/v1/completions", json=long) as answer:
+            lines = answer.iter_lines()
+            assert "data:" in next(lines)
+            with pytest.raises(httpx.ReadTimeout):
+                served.http.post("/v1/completions", json={**body, "prompt": PROMPT[3:]}, timeout=0.1)
+            until(lambda: built.loop.stats().aborts == 1)
+            assert "data:" in next(line for line in lines if line)
+        until(lambda: built.loop.stats().aborts == 2)
+        several = served.http.post("/v1/completions", json={**body, "n": 3, "temperature": 1, "seed": 5})
+        assert len(several.json()["choices"]) == 3
+        assert served.http.post(PINS, json={"prompt": PROMPT}).status_code == 200
+        last = served.http.post("/v1/completions", json=body).json()
+    file.close()
+
+    (run,) = read_capture(Source(path))
+    again = simulate_again(run)
+    told = [(request.aborted, request.started_step is None) for request in run.requests]
+    assert told[:3] == [(True, False), (True, True), (False, False)]
+    assert 0 < len(run.requests[0].outputs[0]) < 90
+    assert [type(deed) for deed in run.deeds] == [Left, Left, PinTried]
+    assert again.simulated.reused.tolist() == [request.reused for request in run.requests]
+    assert int(again.simulated.reused[-1]) == last["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_lines_that_were_lost_are_counted_in_the_metrics(tmp_path: Path) -> None:
+    model = ModelConfig(str(tiny.tiny_llama(tmp_path / "little")), kv_memory=2**18, threads=1)
+    file = LineFile(Path("/dev/full"))
+    built = build_engine(model, CacheConfig(), TINY, capture=file)
+    with serving_built(built) as served:  # type: ignore[arg-type]
+        body = {"model": built.facts.model, "prompt": PROMPT, "max_tokens": 1}
+        assert served.http.post("/v1/completions", json=body).status_code == 200
+        until(lambda: file.lost > 1)
+        told = served.http.get("/metrics").text
+    file.close()
+    assert f'sapwood_capture_lost_total{{model="{built.facts.model}"}} ' in told
+    (line,) = (line for line in told.splitlines() if line.startswith("sapwood_capture_lost_total"))
+    assert 1 < float(line.split()[-1]) <= file.lost

@@ -57,6 +57,10 @@ def test_health_and_server_facts(served: Served) -> None:
     assert facts["version"]
 
 
+def test_lost_lines_are_counted_only_where_something_is_captured(served: Served) -> None:
+    assert "sapwood_capture_lost" not in served.http.get("/metrics").text
+
+
 def test_metrics_count_what_usage_reports(served: Served) -> None:
     served.script(b"abc")
     before = settled(served)

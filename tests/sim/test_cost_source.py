@@ -58,10 +58,10 @@ def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
 
 def test_runs_that_cannot_be_simulated_are_left_out_and_told(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    several = [Request(f"r{i}", prompt_of(30, i), greedy(4, n=2)) for i in range(3)]
-    captured(path, several)
+    scored = [Request(f"r{i}", prompt_of(30, i), greedy(4, prompt_logprobs=1)) for i in range(3)]
+    captured(path, scored)
     with pytest.raises(
-        UsageError, match=r"no times can be taken from .*: 3 of 3 requests drew several"
+        UsageError, match=r"no times can be taken from .*: 3 of 3 requests wanted scores"
     ) as raised:
         cost_from(str(path), MODEL, HARDWARE)
     assert raised.value.hint is not None

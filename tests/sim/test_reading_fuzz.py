@@ -45,6 +45,8 @@ KINDS: tuple[Sequence[Any], ...] = (
             "reused": 0,
         },
         {"steps": 0, "began": [1.0], "ended": [None]},
+        {"pin": "a", "at": 1.0, "tenant": "", "prompt": [1], "held": True, "step": 1, "after": 1},
+        {"limited": 1, "quotas": {"a": 1}, "public": [[1]], "step": 0, "after": 0},
     ],
 )
 JUNK: tuple[Any, ...] = (

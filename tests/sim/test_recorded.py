@@ -27,6 +27,8 @@ ENDS = (3, 7)
 
 
 class ToFile:
+    lost = 0
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
@@ -47,6 +49,7 @@ def captured(
     header = {
         "capacity_pages": 512,
         "context": 1024,
+        "eos": ENDS,
         "cache": asdict(CacheConfig(page_size=1)),
         "scheduler": asdict(SchedulerConfig(48, 3, schedule_policy=policy, speculate=speculate)),
     }
@@ -72,9 +75,14 @@ def crowd() -> list[Request]:
 def expect_equal(again: Again) -> None:
     requests, run = again.captured.requests, again.simulated
     assert run.reused.tolist() == [request.reused for request in requests]
-    steps = [requests[index].started_step or 0 for index in run.order.tolist()]
-    assert steps == sorted(steps)
-    assert sorted(run.order.tolist()) == list(range(len(requests)))
+    assert [requests[index].row.fields["started_order"] for index in run.order.tolist()] == [
+        *range(len(run.order))
+    ]
+    begun = [index for index, request in enumerate(requests) if request.started_step is not None]
+    assert sorted(run.order.tolist()) == begun
+    for index in begun:
+        missed = {reason: int(column[index]) for reason, column in run.missed.items() if column[index]}
+        assert missed == requests[index].row.fields["missed"]
     assert int(run.steps.sum()) == len(again.run_seconds)
 
 
@@ -105,6 +113,25 @@ def test_what_requests_ask_for_besides_is_done_again(tmp_path: Path, speculate: 
     )
 
 
+@pytest.mark.parametrize("speculate", ["off", "auto"])
+def test_clients_that_leave_and_several_samples_are_done_again(
+    tmp_path: Path, speculate: SpeculateName
+) -> None:
+    def leave(loop: EngineLoop) -> None:
+        for i in range(12):
+            events = loop.generate_blocking(Request(f"gone{i}", prompt_of(80 + i, i % 3), greedy(200)))
+            next(events)
+            events.close()  # type: ignore[attr-defined]
+
+    asked = [
+        replace(request, params=replace(request.params, n=1 + i % 3, temperature=1.0, seed=i))
+        for i, request in enumerate(crowd())
+    ]
+    run = captured(tmp_path / "run.jsonl", asked, speculate, meanwhile=leave)
+    assert sum(request.aborted for request in run.requests) > 6
+    expect_equal(simulate_again(run))
+
+
 def test_a_flush_in_the_midst_is_done_again(tmp_path: Path) -> None:
     def flush(loop: EngineLoop) -> None:
         while loop.stats().finished < 6:
@@ -113,31 +140,29 @@ def test_a_flush_in_the_midst_is_done_again(tmp_path: Path) -> None:
 
     requests = [Request(f"r{i}", prompt_of(120), greedy(4 + i % 9)) for i in range(30)]
     run = captured(tmp_path / "run.jsonl", requests, meanwhile=flush)
-    assert 0 < run.flushes[0].step < len(run.steps)
+    assert 0 < run.deeds[0].place.step < len(run.steps)
     expect_equal(simulate_again(run))
-    run.flushes.clear()
+    run.deeds.clear()
     with pytest.raises(UsageError, match=r"request r\d+ reused \d+ tokens, in its simulation \d+|steps"):
         simulate_again(run)
 
 
 def test_what_cannot_be_done_again_is_told_with_all_reasons(tmp_path: Path) -> None:
-    def abort(loop: EngineLoop) -> None:
-        events = loop.generate_blocking(Request("gone", prompt_of(9), greedy(400, ignore_eos=True)))
-        next(events)
-        events.close()  # type: ignore[attr-defined]
-
     asked = crowd()[:6]
-    asked[2] = replace(asked[2], params=greedy(5, n=2))
+    asked[2] = replace(asked[2], params=greedy(5, n=2, best_of=3))
     asked[3] = replace(asked[3], params=greedy(5, prompt_logprobs=1))
-    run = captured(tmp_path / "run.jsonl", asked, meanwhile=abort)
+    run = captured(tmp_path / "run.jsonl", asked)
+    failed = run.requests[0]
+    told = {**failed.row.fields, "error": "the model failed: out of luck", "finish": ["error"]}
+    run.requests[0] = replace(failed, row=replace(failed.row, fields=told))
     run.gaps.append("pins held pages")
     with pytest.raises(UsageError) as caught:
         simulate_again(run)
     for reason in (
         "pins held pages",
-        "1 of 7 requests were aborted",
-        "1 of 7 requests drew several samples",
-        "1 of 7 requests wanted scores",
+        "1 of 6 requests failed",
+        "1 of 6 requests drew more samples than they gave",
+        "1 of 6 requests wanted scores",
     ):
         assert reason in caught.value.message
     assert caught.value.hint is not None
@@ -147,9 +172,7 @@ def test_a_run_of_which_something_else_comes_is_told(tmp_path: Path) -> None:
     run = captured(tmp_path / "run.jsonl", crowd())
     whole = list(run.steps)
     run.steps = [*whole, StepTimes(whole[-1].began + 9, whole[-1].began + 10)]
-    with pytest.raises(
-        UsageError, match=rf"it took {len(whole) + 1} steps, its simulation takes {len(whole)}"
-    ):
+    with pytest.raises(UsageError, match=rf"step {len(whole)} had something to run, other than in its"):
         simulate_again(run)
     run.steps = whole[:-1]
     with pytest.raises(UsageError, match="the clock of the last steps is missing"):
@@ -159,10 +182,17 @@ def test_a_run_of_which_something_else_comes_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not stopped in the ordinary way"):
         simulate_again(run)
     run.ended = True
+    late = {**run.requests[0].row.fields, "started_order": 9}
+    first, run.requests[0] = (
+        run.requests[0],
+        replace(run.requests[0], row=replace(run.requests[0].row, fields=late)),
+    )
+    with pytest.raises(UsageError, match=rf"request {first.id} was number 9 to begin"):
+        simulate_again(run)
+    run.requests[0] = first
     last = run.requests[-1]
-    later = replace(last.row, fields={**last.row.fields, "ended": last.row.real("ended") + 1.0})
-    run.requests[-1] = replace(last, row=later)
-    with pytest.raises(UsageError, match=rf"request {last.id} ended after"):
+    run.requests[-1] = replace(last, ended_step=last.ended_step - 1)
+    with pytest.raises(UsageError, match=rf"request {last.id} ended in step"):
         simulate_again(run)
     run.requests[-1] = last
     run.requests[5] = replace(run.requests[5], reused=run.requests[5].reused + 1)

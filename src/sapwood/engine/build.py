@@ -126,6 +126,7 @@ def _about(model: Model, engine: Engine, cache: CacheConfig, scheduler: Schedule
         "fingerprint": model.fingerprint,
         "vocab_size": model.spec.vocab_size,
         "context": engine.limits.context,
+        "eos": engine.model.eos,
         "capacity_pages": model.pages,
         "cache": asdict(cache),
         "scheduler": asdict(scheduler),

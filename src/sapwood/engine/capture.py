@@ -5,12 +5,14 @@ A file has, one JSON object a line,
     {"capture": "sapwood", …}     as a server begins: what was built, and how it was set
     {"request": id, …}            as a request ends: its tokens, its answer's, what was reused
     {"steps": first, …}           between them: the clock of each step
-    {"flush": …}  {"held": …}     what else touched the cache
-    {"limited": …}                tenants have quotas
+    {"flush": …}                  what else touched the cache
+    {"pin": …}  {"unpin": …}  {"public": …}  {"limited": …}
     {"end": steps}                as it stops in the ordinary way: nothing is missing
 
-Steps are counted from 0; a step is a call of `Engine.schedule`. Times are seconds since the server began. Tenants and
-salts are there as keyed hashes: equal ones look alike within a run of the server, and nothing else can be told.
+Steps are counted from 0; a step is a call of `Engine.schedule`. What is done between two of them says how many had
+been made (`step`) and how many requests had been admitted (`after`); lines stand in the order in which it was done.
+Times are seconds since the server began. Tenants, salts and the names of pins are there as keyed hashes: equal ones
+look alike within a run of the server, and nothing else can be told.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from sapwood.types import Delta, Event, Finished, Request, SamplingParams, Started, Usage
+from sapwood.cache import Namespace
+from sapwood.engine.pin_moves import Move, Published, Tried, Unpinned
+from sapwood.types import Delta, Event, Finished, Request, SamplingParams, Scope, Started, Usage
 
 VERSION = 1
 
@@ -31,6 +35,9 @@ _STEPS_A_LINE = 512
 
 class Lines(Protocol):
     """`LineFile`, as far as this needs it."""
+
+    @property
+    def lost(self) -> int: ...
 
     def write(self, line: Mapping[str, Any]) -> None: ...
 
@@ -45,6 +52,7 @@ class _Open:
     step: int
     started: float | None = None
     started_step: int | None = None
+    started_order: int | None = None
     first_token: float | None = None
     outputs: dict[int, list[int]] = field(default_factory=dict)
     finish: dict[int, str] = field(default_factory=dict)
@@ -52,6 +60,11 @@ class _Open:
 
 class Witness:
     """What the loop tells, in the order in which it happens; `Capture` says what each is. This one forgets it."""
+
+    @property
+    def lost(self) -> int | None:
+        """Lines that could not be written so far; None where none is to be."""
+        return None
 
     def begin(self, now: float, wall: float) -> None: ...
 
@@ -65,9 +78,9 @@ class Witness:
 
     def flushed(self, now: float) -> None: ...
 
-    def holds(self, tokens: int) -> None: ...
+    def held(self, moves: Iterable[Move]) -> None: ...
 
-    def limits(self, tenants: int) -> None: ...
+    def limits(self, most_tokens: Mapping[str, int]) -> None: ...
 
     def end(self) -> None: ...
 
@@ -84,10 +97,13 @@ class Capture(Witness):
         self._lines, self._about = lines, about
         self._secret = secrets.token_bytes(16)
         self._open: dict[str, _Open] = {}
-        self._order = self._steps = self._told_steps = 0
+        self._order = self._started = self._steps = self._told_steps = 0
         self._began = self._now = 0.0
         self._clock: list[tuple[float, float | None]] = []
-        self._held = 0
+
+    @property
+    def lost(self) -> int:
+        return self._lines.lost
 
     def begin(self, now: float, wall: float) -> None:
         """The loop begins, by its own clock and in seconds since 1970."""
@@ -120,17 +136,17 @@ class Capture(Witness):
             self._see(event)
 
     def flushed(self, now: float) -> None:
-        self._lines.write({"flush": self._since(now), "step": self._steps})
+        self._lines.write({"flush": self._since(now), **self._between})
 
-    def holds(self, tokens: int) -> None:
-        """Pins and public prefixes hold so many tokens."""
-        if tokens != self._held:
-            self._held = tokens
-            self._lines.write({"held": tokens, "step": self._steps})
+    def held(self, moves: Iterable[Move]) -> None:
+        """What was pinned or published, or let go."""
+        for move in moves:
+            self._lines.write({**self._moved(move), **self._between})
 
-    def limits(self, tenants: int) -> None:
-        """So many tenants may keep no more than a quota."""
-        self._lines.write({"limited": tenants, "step": self._steps})
+    def limits(self, most_tokens: Mapping[str, int]) -> None:
+        """So many tokens each of these tenants may keep."""
+        quotas = {self._hashed("tenant", tenant): most for tenant, most in most_tokens.items()}
+        self._lines.write({"limited": len(quotas), "quotas": quotas, **self._between})
 
     def end(self) -> None:
         self._tell_steps()
@@ -142,6 +158,8 @@ class Capture(Witness):
             return
         if isinstance(event, Started):
             row.started, row.started_step = self._since(self._now), self._steps - 1
+            row.started_order = self._started
+            self._started += 1
         elif isinstance(event, Delta):
             self._take(row, event)
         elif isinstance(event, Finished):
@@ -165,14 +183,15 @@ class Capture(Witness):
             "arrival": row.arrival,
             "step": row.step,
             "started_step": row.started_step,
+            "started_order": row.started_order,
             "ended_step": self._steps,
-            "tenant": self._hashed("tenant", request.scope.tenant),
-            "adapter": request.scope.adapter,
-            "salt": self._hashed("salt", request.scope.salt),
+            "ended_after": self._order,
+            **self._scope(request.scope),
             "prompt": request.prompt,
             "outputs": [row.outputs.get(sample, []) for sample in samples],
             "finish": [row.finish.get(sample, "error") for sample in samples],
             "error": end.error,
+            "refused": end.refused,
             **_params(request.params),
             "priority": request.priority,
             "reuse": request.reuse,
@@ -181,6 +200,29 @@ class Capture(Witness):
             "started": row.started,
             "first_token": row.first_token,
             "ended": self._since(self._now),
+        }
+
+    def _moved(self, move: Move) -> Mapping[str, Any]:
+        match move:
+            case Tried(id, namespace, tokens, at, held):
+                prompt = tokens.tolist()
+                told = {"at": self._since(at), **self._scope(namespace), "prompt": prompt, "held": held}
+                return {"pin": self._hashed("pin", id), **told}
+            case Unpinned(id):
+                return {"unpin": self._hashed("pin", id)}
+            case Published(prefixes):
+                return {"public": [tokens.tolist() for tokens in prefixes]}
+
+    @property
+    def _between(self) -> Mapping[str, int]:
+        """Where something stands that is done between two steps."""
+        return {"step": self._steps, "after": self._order}
+
+    def _scope(self, scope: Scope | Namespace) -> Mapping[str, str]:
+        return {
+            "tenant": self._hashed("tenant", scope.tenant or ""),
+            "adapter": scope.adapter or "",
+            "salt": self._hashed("salt", scope.salt or ""),
         }
 
     def _tell_steps(self, keep: int = 0) -> None:
@@ -212,6 +254,8 @@ def _params(params: SamplingParams) -> Mapping[str, Any]:
         "prompt_logprobs": params.prompt_logprobs,
         "prompt_logprobs_start": params.prompt_logprobs_start,
         "constrained": params.constraint is not None,
+        "stop_token_ids": params.stop_token_ids,
+        "ignore_eos": params.ignore_eos,
     }
 
 

@@ -157,8 +157,7 @@ class Engine:
 
     def publish(self, prefixes: Iterable[tuple[int, ...]]) -> None:
         """Let all tenants read these cached prompts' whole pages for good; they count towards the pins' budget."""
-        self.cache.publish(self._namespace(Scope()), [np.array(each, dtype=np.int32) for each in prefixes])
-        self.pins.budget -= len(self.cache.public_pages) * self.cache.page_size
+        self.pins.publish(self._namespace(Scope()), [np.array(each, dtype=np.int32) for each in prefixes])
 
     def flush(self) -> Flushed:
         """Forget all prefixes and end all pins. Running requests finish; nothing from before the call matches after."""

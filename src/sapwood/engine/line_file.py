@@ -49,6 +49,7 @@ class LineFile:
         self._clock = clock
         self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MOST_WAITING)
         self._put_bytes = self._taken_bytes = 0  # Each is changed by one thread alone.
+        self._full = self._failed = 0  # And these; lines, so far.
         self._lost = 0
         self._unwritten = 0
         self._told_broken = self._told_odd = False
@@ -57,6 +58,11 @@ class LineFile:
         self._torn = _is_torn(self._descriptor, path)
         self._thread = threading.Thread(target=self._run, name="sapwood-lines", daemon=True)
         self._thread.start()
+
+    @property
+    def lost(self) -> int:
+        """Lines that were not written and will not be, so far. From any thread."""
+        return self._full + self._failed
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Returns at once. The object must not change any more. One caller at a time."""
@@ -73,6 +79,7 @@ class LineFile:
         except queue.Full:
             self._tell_once(f"{self._path} is written too slowly; what does not fit is left out")
             self._lost += 1
+            self._full += 1
 
     def close(self) -> None:
         """Write what waits, for a few seconds at most. A second time it does nothing."""
@@ -85,6 +92,8 @@ class LineFile:
             self._waiting.put(None, timeout=_FLUSH_SECONDS)
             self._thread.join(_FLUSH_SECONDS)
         except queue.Full:
+            pass
+        if self._thread.is_alive():
             _log.warning("%s could not be written to its end", self._path)
 
     # ---- in the thread ---------------------------------------------------------------------------------------
@@ -101,16 +110,18 @@ class LineFile:
         try:
             data = _encoded(line)
         except Exception as error:  # Whatever is wrong with one line, the others are to be written.
-            self._unwritten += 1
+            self._give_up(line)
             if not self._told_odd:
                 _log.error("a line of %s cannot be written, and is left out: %r", self._path, error)
             self._told_odd = True
             return
-        if self._retry_at is not None and self._clock() < self._retry_at:
-            self._unwritten += int(line.get("lost", 1))
-            return
-        if not self._append(data):
-            self._unwritten += int(line.get("lost", 1))
+        if (self._retry_at is not None and self._clock() < self._retry_at) or not self._append(data):
+            self._give_up(line)
+
+    def _give_up(self, line: Mapping[str, Any]) -> None:
+        told = "lost" in line  # What this one tells of is counted already.
+        self._unwritten += line["lost"] if told else 1
+        self._failed += 0 if told else 1
 
     def _append(self, data: bytes) -> bool:
         """Whether it is written; before it, what had to be said."""

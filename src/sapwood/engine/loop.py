@@ -72,6 +72,11 @@ class EngineLoop:
         """Whether requests are being served; false once it was stopped or has died."""
         return self._thread.is_alive() and not self._dead
 
+    @property
+    def lost_lines(self) -> int | None:
+        """Of the capture, so far; None without one."""
+        return self._capture.lost
+
     def check(self, request: Request) -> None:
         """What `generate` would refuse, but for prompt tokens that the model does not know. Never waits.
 
@@ -248,7 +253,8 @@ class EngineLoop:
             ("apply", applied - ran),
         ):
             self._engine.tally.step[part].observe(seconds)
-        if self._news or applied >= self._stats_due or not all(map(_grows, events)):
+        only_longer = all(isinstance(event, Delta) and event.finish is None for event in events)
+        if self._news or applied >= self._stats_due or not only_longer:
             self._stats_due, self._news = applied + STATS_SECONDS, False
             self._publish(events)
         else:
@@ -302,21 +308,18 @@ class EngineLoop:
         try:
             result = function(self._engine)
         except Exception as error:
+            self._capture.held(self._engine.pins.take_moves())
             answer.set_exception(error)
         else:
             self._stats = self._engine.stats()  # Before the answer, as in `_publish`.
-            self._capture_call(result)
+            self._capture.held(self._engine.pins.take_moves())
+            if isinstance(result, Flushed):
+                self._capture.flushed(self._clock())
             answer.set_result(result)
 
     def _limit(self, engine: Engine, most_tokens: Mapping[str, int]) -> None:
         engine.cache.limit(most_tokens)
-        self._capture.limits(len(most_tokens))
-
-    def _capture_call(self, result: object) -> None:
-        if isinstance(result, Flushed):
-            self._capture.flushed(self._clock())
-        public = len(self._engine.cache.public_pages) * self._engine.cache.page_size
-        self._capture.holds(self._engine.pins.pinned_tokens + public)
+        self._capture.limits(most_tokens)
 
     def _capture_end(self, events: list[Event]) -> None:
         """Of a request that nobody waits for any more."""
@@ -388,11 +391,6 @@ class EngineLoop:
                 command.mailbox.put(_again(reason))
             elif isinstance(command, Call) and command.answer.set_running_or_notify_cancel():
                 command.answer.set_exception(_again(reason))
-
-
-def _grows(event: Event) -> bool:
-    """Whether it only makes an answer longer."""
-    return isinstance(event, Delta) and event.finish is None
 
 
 def _again(error: UnavailableError) -> UnavailableError:

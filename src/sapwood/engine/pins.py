@@ -6,12 +6,13 @@ by a request like any other (`EngineLoop.pin` does both).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sapwood.cache import Lease, Namespace, PageIds, PrefixCache, Tokens
+from sapwood.engine.pin_moves import Move, Published, Tried, Unpinned
 from sapwood.errors import NotFoundError, RequestError
 
 MOST_PINS = 1024
@@ -45,10 +46,16 @@ class Pins:
         self._pins: dict[str, Pin] = {}
         self._leases: dict[str, Lease] = {}
         self._holders = np.zeros(cache.capacity_pages, np.int32)
+        self._moves: list[Move] = []
 
     def all(self) -> tuple[Pin, ...]:
         """The oldest first."""
         return tuple(self._pins.values())
+
+    def take_moves(self) -> list[Move]:
+        """What was done since the last call, in order."""
+        moves, self._moves = self._moves, []
+        return moves
 
     def pages(self) -> PageIds:
         """What is held for good: by pins, or by public prefixes; each page once."""
@@ -107,7 +114,9 @@ class Pins:
         # What is not cached is in no pin, so the budget is known before anything is computed.
         asked = self._unheld(lease) + missing
         over = self.pinned_tokens + asked > self.budget
-        if over or missing:
+        held = not over and not missing
+        self._moves.append(Tried(id, namespace, tokens, self._cache.now, held))
+        if not held:
             self._cache.release(lease)
             if over:
                 raise self._over(asked)
@@ -136,7 +145,14 @@ class Pins:
         self._holders[lease.table] -= 1
         self.pinned_tokens -= self._unheld(lease)
         self._cache.release(lease)
+        self._moves.append(Unpinned(id))
         return self._pins.pop(id)
+
+    def publish(self, namespace: Namespace, prefixes: Sequence[Tokens]) -> None:
+        """Hold cached prompts for good, for all to read (`PrefixCache.publish`); they count towards the budget."""
+        self._cache.publish(namespace, prefixes)
+        self.budget -= len(self._cache.public_pages) * self._cache.page_size
+        self._moves.append(Published(tuple(prefixes)))
 
     def let_go(self, pins: Iterable[Pin]) -> None:
         """Unpin those that are still there, whoever has their ids by now."""

@@ -27,13 +27,18 @@ class EngineCollector(Collector):
     """Turns `EngineStats` into metric families, labelled with the served model's name.
 
     With `tenants`, what can be said of one is labelled with its name too; there is a sample for each of them and for
-    nobody else, so that the number of time series is known.
+    nobody else, so that the number of time series is known. With `capture_lost`, it says how many lines a capture lost.
     """
 
     def __init__(
-        self, model: str, snapshot: Callable[[], EngineStats], tenants: Sequence[str] | None = None
+        self,
+        model: str,
+        snapshot: Callable[[], EngineStats],
+        tenants: Sequence[str] | None = None,
+        capture_lost: int | None = None,
     ) -> None:
         self._model, self._snapshot, self._tenants = model, snapshot, tenants
+        self._capture_lost = capture_lost
 
     def collect(self) -> Iterator[Metric]:
         stats = self._snapshot()
@@ -80,6 +85,9 @@ class EngineCollector(Collector):
         }
         for name, (help_text, value) in plain.items():
             yield self._counter(name, help_text, {(): value})
+        if self._capture_lost is not None:
+            help_text = "Lines of the capture that could not be written: its disk was too slow, or full."
+            yield self._counter("capture_lost", help_text, {(): self._capture_lost})
         evicted: dict[Labels, int] = {("hot",): stats.evicted_tokens}
         yield self._counter("evicted_tokens", "Tokens whose KV was given up, by tier.", evicted, "tier")
 
@@ -150,9 +158,12 @@ class EngineCollector(Collector):
 
 
 def metrics_text(
-    model: str, snapshot: Callable[[], EngineStats], tenants: Sequence[str] | None = None
+    model: str,
+    snapshot: Callable[[], EngineStats],
+    tenants: Sequence[str] | None = None,
+    capture_lost: int | None = None,
 ) -> bytes:
-    """The Prometheus exposition of one snapshot; `tenants` are the names of those that are configured."""
+    """The Prometheus exposition of one snapshot; `tenants` and `capture_lost` as in `EngineCollector`."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(model, snapshot, tenants))
+    registry.register(EngineCollector(model, snapshot, tenants, capture_lost))
     return generate_latest(registry)

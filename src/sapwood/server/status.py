@@ -67,7 +67,7 @@ class StatusRoutes:
     async def metrics(self, _request: Request) -> Response:
         built = self._slot.get()
         return Response(
-            metrics_text(self._slot.name, built.loop.stats, self._tenant_names),
+            metrics_text(self._slot.name, built.loop.stats, self._tenant_names, built.loop.lost_lines),
             headers={"content-type": CONTENT_TYPE},
         )
 

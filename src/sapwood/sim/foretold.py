@@ -9,8 +9,15 @@ from sapwood.plan import SequenceResult, SequenceWork, StepPlan, StepResult
 from sapwood.types import SeqId, TokenLogprob
 
 
+class NotForetoldError(LookupError):
+    """A sequence wants a token of which nothing is known: what was said ended before."""
+
+
 class Foretold:
-    """Implements Runner; `tokens` are all tokens, of prompt and answer, of each sequence that may run."""
+    """Implements Runner; `tokens` are all tokens, of prompt and answer, of each sequence that may run.
+
+    `run` raises NotForetoldError.
+    """
 
     def __init__(self, tokens: Mapping[SeqId, Tokens]) -> None:
         self._tokens = tokens
@@ -23,6 +30,8 @@ class Foretold:
             return SequenceResult(work.seq)
         tokens = self._tokens[work.seq]
         at = work.start + len(work.tokens) - len(work.guesses)
+        if at >= len(tokens):
+            raise NotForetoldError(f"token {at} of sequence {work.seq}")
         drawn = TokenLogprob(int(tokens[at]), 0.0)
         followed = tuple(_followed(work, tokens[at:])) if work.guesses else ()
         return SequenceResult(work.seq, drawn, followed=followed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ class Record:
             if reason not in self._missed:
                 self._missed[reason] = np.zeros(len(self._trace), np.int64)
             self._missed[reason][index] = tokens
+
+    @property
+    def order(self) -> Sequence[int]:
+        """Who was admitted so far."""
+        return self._order
 
     def reused(self, index: int) -> int:
         """Prompt tokens, at first admission."""

@@ -27,15 +27,13 @@ def _of_requests(captured: CapturedRun) -> Iterator[str]:
 
 def _not_simulated(request: CapturedRequest) -> Iterator[str]:
     told = request.row.fields
-    finish = told.get("finish", ())
-    if "abort" in finish:
-        yield "were aborted"
-    elif told.get("error") is not None or "error" in finish:
-        yield "failed"
-    elif request.started_step is None:
-        yield "never began"
-    if len(request.outputs) > 1 or told.get("drawn", 1) != 1:
-        yield "drew several samples"
+    if not (request.aborted or request.refused):
+        if told.get("error") is not None or "error" in request.finish:
+            yield "failed"
+        elif request.started_step is None:
+            yield "never began"
+    if len(request.outputs) != told.get("drawn", told.get("n", 1)):
+        yield "drew more samples than they gave, and what the others said is not written down"
     if told.get("prompt_logprobs") is not None:
         yield "wanted scores of their prompt"
 
@@ -43,6 +41,7 @@ def _not_simulated(request: CapturedRequest) -> Iterator[str]:
 def _of_steps(captured: CapturedRun) -> Iterator[str]:
     calls = len(captured.steps)
     for request in captured.requests:
-        if max(request.step, request.started_step or 0) >= calls or request.ended_step > calls:
+        begun = -1 if request.started_step is None else request.started_step
+        if begun >= calls or max(request.step, request.ended_step) > calls:
             yield "the clock of the last steps is missing"
             return

@@ -6,7 +6,7 @@ scheduled at the time at which it begins, and its result applied at the time at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,9 +29,18 @@ class _Live:
     """A request that was let in and has not ended."""
 
     visit: Visit
-    sequence: Sequence
+    arrival: int
+    max_len: int
     reading: float
     """Seconds that its prompt will take, as far as is known; 0 once it is read."""
+    samples: list[Sequence] = field(default_factory=list)
+    """That have begun, also those that have ended."""
+    ended: int = 0
+    """Samples."""
+
+    @property
+    def over(self) -> bool:
+        return self.ended == self.visit.samples
 
 
 class Replica:
@@ -50,18 +59,19 @@ class Replica:
             drafts=self._drafts,
         )
         self._bounds = Bounds(setup.longest, setup.pages * setup.cache.page_size)
-        self._end_tokens = setup.end_tokens
         self._cost = cost
         self._record = record
         self._coasting = coasting
         self._tokens: dict[SeqId, Tokens] = {}
         self._runner = Foretold(self._tokens)
         self._live: dict[SeqId, _Live] = {}
+        """By each sample that has begun and not ended."""
+        self._turned_away: list[Refused] = []
         self._door: list[Visit] = []
         self._refused: list[Visit] = []
         self._plan: StepPlan | None = None
         self._ends = 0.0
-        self._let_in = 0
+        self._let_in = self._begun = 0
 
     @property
     def stepping(self) -> bool:
@@ -93,21 +103,46 @@ class Replica:
 
         Nobody else arrives before `until`, so steps that end before may be taken at once.
         """
-        for visit in self._door:
-            self._admit(visit)
-        self._door.clear()
+        self.let_in()
         if self._coasting:
             now = self._coast(now, until)
         while self._live:
-            self.cache.advance(now)
-            self._plan = self.scheduler.schedule()
-            noticed = self._take_notices(now)
-            if self._plan is not None:
-                self._ends = now + self._cost.step_seconds(_shape_of(self._plan))
+            before = len(self._live)
+            shape = self.schedule(now)
+            if shape is not None:
+                self._ends = now + self._cost.step_seconds(shape)
                 return self._ends
             # Nothing has changed, so it would say the same when asked again.
-            assert noticed, f"the scheduler does nothing for {len(self._live)} requests"
+            assert len(self._live) < before, f"the scheduler does nothing for {before} requests"
         return None
+
+    def let_in(self) -> None:
+        """Who has arrived joins those that wait."""
+        for visit in self._door:
+            self._admit(visit)
+        self._door.clear()
+
+    def schedule(self, now: float) -> StepShape | None:
+        """Begin a step; returns what it computes, None if there is nothing to compute."""
+        self.cache.advance(now)
+        self._plan = self.scheduler.schedule()
+        self._take_notices(now)
+        if self._plan is None:
+            self._refuse_turned_away()
+            return None
+        return _shape_of(self._plan)
+
+    def abort(self, index: int, now: float) -> int | None:
+        """Between steps, whoever asked this is gone.
+
+        Returns the tokens of its answers; None, and nothing is done, if it is not here.
+        """
+        live = next((live for live in self._live.values() if live.visit.index == index), None)
+        if live is None:
+            return None
+        self._stop(live)
+        self._record.finished(index, now)
+        return sum(sequence.generated for sequence in live.samples)
 
     def flush(self) -> None:
         """Forget all prefixes, as the engine does between two steps."""
@@ -127,12 +162,9 @@ class Replica:
         seconds = now - self.cache.now
         outcomes = self.scheduler.apply(self._runner.run(plan), seconds)
         self._record.stepped(self.number, seconds, plan.tokens)
-        ended = [self._live[outcome.sequence.id] for outcome in outcomes if self._ends_with(outcome, now)]
-        for live in ended:
-            self._record.finished(live.visit.index, now)
-            self.scheduler.finish(live.sequence.id)
-            self._forget(live.sequence.id)
-        return [live.visit for live in ended]
+        over = [visit for outcome in outcomes if (visit := self._apply(outcome, now)) is not None]
+        self._refuse_turned_away()
+        return over
 
     # ---- letting in --------------------------------------------------------------------------------------
 
@@ -143,59 +175,92 @@ class Replica:
         except ContextLengthError as error:
             self._refuse(visit, error.message)
             return
+        reading = self._cost.prefill_seconds(visit.prompt_tokens, 0)
+        live = _Live(visit, self._let_in, max_len, reading)
         self._let_in += 1
-        params = SamplingParams(max_tokens=None if asked.tokens is None else visit.output_tokens)
-        request = Request(
-            str(visit.index), (), params, priority=asked.priority, reuse=asked.reuse, retain=asked.retain
-        )
+        self._begin_sample(live)
+
+    def _begin_sample(self, live: _Live) -> None:
+        """The next one, as the engine does."""
+        visit, sample = live.visit, len(live.samples)
+        asked = visit.asked or Asked(visit.output_tokens)
+        self._begun += 1
         sequence = Sequence(
-            SeqId(self._let_in),
-            request,
+            SeqId(self._begun),
+            _request_of(visit, asked),
             visit.namespace,
             visit.prompt,
-            arrival=self._let_in - 1,
-            max_len=max_len,
-            end_tokens=self._end_tokens,
+            arrival=live.arrival,
+            max_len=live.max_len,
+            sample=sample,
+            end_tokens=asked.ends,
         )
-        self._tokens[sequence.id] = visit.tokens
-        reading = self._cost.prefill_seconds(visit.prompt_tokens, 0)
-        self._live[sequence.id] = _Live(visit, sequence, reading)
+        live.samples.append(sequence)
+        self._tokens[sequence.id] = visit.told(sample)
+        self._live[sequence.id] = live
         self.scheduler.add(sequence)
 
-    def _take_notices(self, now: float) -> bool:
-        """Whether there were any."""
-        notices = self.scheduler.take_notices()
-        for notice in notices:
+    def _take_notices(self, now: float) -> None:
+        for notice in self.scheduler.take_notices():
             live = self._live[notice.sequence.id]
             if isinstance(notice, Refused):
+                self._turned_away.append(notice)
+            elif notice.sequence.sample == 0:
+                reuse = notice.sequence.reuse
+                assert reuse is not None
+                self._record.admitted(live.visit.index, reuse, now)
+                live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
+
+    def _refuse_turned_away(self) -> None:
+        """Not while a step is out: samples of the same request may be part of it."""
+        for notice in self._turned_away:
+            live = self._live.get(notice.sequence.id)
+            if live is not None:  # Else it went with another sample.
+                self._stop(live)
                 self._refuse(live.visit, notice.reason)
-                self._forget(notice.sequence.id)
-                continue
-            reuse = notice.sequence.reuse
-            assert reuse is not None
-            self._record.admitted(live.visit.index, reuse, now)
-            live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
-        return bool(notices)
+        self._turned_away.clear()
 
     def _refuse(self, visit: Visit, reason: str) -> None:
         self._record.refused(visit.index, reason)
         self._refused.append(visit)
+
+    def _stop(self, live: _Live) -> None:
+        for sequence in live.samples:
+            if sequence.id in self._live:
+                self.scheduler.abort(sequence.id)
+                self._forget(sequence.id)
 
     def _forget(self, seq: SeqId) -> None:
         del self._live[seq], self._tokens[seq]
 
     # ---- steps -------------------------------------------------------------------------------------------
 
-    def _ends_with(self, outcome: Outcome, now: float) -> bool:
-        """Whether this was its last step."""
-        live = self._live[outcome.sequence.id]
+    def _apply(self, outcome: Outcome, now: float) -> Visit | None:
+        """Whose last sample ends with this."""
+        sequence = outcome.sequence
+        live = self._live[sequence.id]
         if outcome.prompt_done:
             live.reading = 0.0
+            while len(live.samples) < live.visit.samples:
+                self._begin_sample(live)
         if outcome.drawn:
             self._record.drew_first(live.visit.index, now)
-        return (outcome.prompt_done or bool(outcome.drawn)) and len(outcome.sequence) == len(
-            live.visit.tokens
-        )
+        if not self._ends_with(outcome, live.visit):
+            return None
+        self.scheduler.finish(sequence.id)
+        self._forget(sequence.id)
+        live.ended += 1
+        if not live.over:
+            return None
+        self._record.finished(live.visit.index, now)
+        return live.visit
+
+    def _ends_with(self, outcome: Outcome, visit: Visit) -> bool:
+        """Whether this was a sample's last step."""
+        sequence = outcome.sequence
+        if not outcome.prompt_done and not outcome.drawn:
+            return False
+        return len(sequence) == len(self._tokens[sequence.id]) and sequence.sample not in visit.cut
 
     def _coast(self, now: float, until: float) -> float:
         """Take steps that end before `until` and do nothing but draw; returns when the last of them ends."""
@@ -214,8 +279,16 @@ class Replica:
         return now
 
     def _told(self, seq: SeqId, count: int) -> Tokens:
-        said = len(self._live[seq].sequence)
+        live = self._live[seq]
+        said = len(next(each for each in live.samples if each.id == seq))
         return self._tokens[seq][said : said + count]
+
+
+def _request_of(visit: Visit, asked: Asked) -> Request:
+    params = SamplingParams(max_tokens=None if asked.tokens is None else visit.output_tokens)
+    return Request(
+        str(visit.index), (), params, priority=asked.priority, reuse=asked.reuse, retain=asked.retain
+    )
 
 
 def _shape_of(plan: StepPlan) -> StepShape:

@@ -33,7 +33,8 @@ class Run:
         cost: name of the cost model.
         admitted: when its prompt was first read; nan if it was refused.
         first_token: when its first token was there; nan if it drew none.
-        finished: when its last token was there, or its prompt read if it draws none; nan if it was refused.
+        finished: when its last token was there, its prompt read if it draws none, or whoever asked was gone; nan if
+            it was refused.
         reused, missed: where the prompt's tokens came from at first admission, as the engine accounts for them;
             `reused + sum(missed)` is the prompt. Zero if it was refused.
         replica: who got it.

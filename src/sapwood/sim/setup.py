@@ -21,8 +21,6 @@ class Setup:
     replicas: int = 1
     router: Callable[[], Router] | None = None
     """Makes a router for one run; None takes turns."""
-    end_tokens: tuple[int, ...] = ()
-    """Tokens that end an answer: nothing is guessed behind them."""
     context: int | None = None
     """Longest sequence that the model reads; None sets no limit."""
 

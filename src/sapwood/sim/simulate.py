@@ -9,8 +9,7 @@ their times, arrivals before what ends at the same moment; whoever is idle jumps
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sapwood.routing import Router, Ticket
@@ -47,9 +46,7 @@ def simulate(
 class Simulation:
     """One run; `coasting` as in `Replica`.
 
-    `pauses` are seconds from the end of each step to the beginning of the next, where they are known; else 0. `asked`
-    is what each request asked for besides; with coasting, as many tokens as it has. `flushes`, ascending, are the
-    numbers of steps after which, and before the next, the caches were emptied. `begin` as in `simulate`.
+    `asked` is what each request asked for besides; with coasting, as many tokens as it has. `begin` as in `simulate`.
     """
 
     def __init__(
@@ -60,9 +57,7 @@ class Simulation:
         progress: Callable[[str], None] | None = None,
         *,
         coasting: bool = True,
-        pauses: Iterable[float] = (),
         asked: Sequence[Asked] | None = None,
-        flushes: Sequence[int] = (),
         begin: int = 0,
     ) -> None:
         self.record = Record(trace, setup, cost.name)
@@ -72,10 +67,7 @@ class Simulation:
         self._trace = trace
         self._contents = Contents(trace)
         self._progress = progress
-        self._pauses = iter(pauses)
         self._asked = asked
-        self._flushes = deque(flushes)
-        self._steps = 0
         self._router: Router | None = None if setup.router is None else setup.router()
         self._tickets: dict[int, Ticket] = {}
         self._events: list[tuple[float, int]] = []
@@ -145,12 +137,6 @@ class Simulation:
         if replica.stepping:
             for visit in replica.end(now):
                 self._tell_router(visit, number, now)
-            self._steps += 1
-            pause = next(self._pauses, 0.0)
-            if pause > 0:
-                heapq.heappush(self._events, (now + pause, number))
-                return
-        self._flush()
         ends = replica.begin(now, self._next_arrival)
         for visit in replica.take_refused():
             if self._router is not None:
@@ -159,12 +145,6 @@ class Simulation:
             self._awake.remove(number)
         else:
             heapq.heappush(self._events, (ends, number))
-
-    def _flush(self) -> None:
-        while self._flushes and self._flushes[0] <= self._steps:
-            self._flushes.popleft()
-            for replica in self.replicas:
-                replica.flush()
 
     def _tell_router(self, visit: Visit, replica: int, now: float) -> None:
         if self._router is not None:

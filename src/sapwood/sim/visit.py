@@ -16,17 +16,23 @@ class Asked:
         tokens: most tokens of its answer, which may be more than it has: what is guessed depends on it. None: as many
             as fit.
         priority, reuse, retain: as in `Request`.
+        ends: tokens that end its answer, behind which nothing is guessed.
     """
 
     tokens: int | None
     priority: int = 0
     reuse: bool = True
     retain: tuple[Retain, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visit:
-    """`tokens` are those of the prompt and of the answer that will be given."""
+    """`tokens` are those of the prompt and of the answer that will be given.
+
+    Where several samples are drawn, `others` are those of the prompt and each further answer. `cut` has the samples,
+    counted from 0, that do not end with their tokens, as whoever asked is gone by then (`Replica.abort`).
+    """
 
     index: int
     """Of the request in its trace."""
@@ -34,6 +40,16 @@ class Visit:
     tokens: Tokens
     prompt_tokens: int
     asked: Asked | None = None
+    others: tuple[Tokens, ...] = ()
+    cut: frozenset[int] = frozenset()
+
+    @property
+    def samples(self) -> int:
+        return 1 + len(self.others)
+
+    def told(self, sample: int) -> Tokens:
+        """Of the prompt and of this sample's answer."""
+        return self.others[sample - 1] if sample else self.tokens
 
     @property
     def prompt(self) -> Tokens:

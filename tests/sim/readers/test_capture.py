@@ -11,6 +11,16 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.capture import StepTimes, capture_trace, is_capture, read_capture
+from sapwood.sim.readers.captured_deeds import (
+    CapturedScope,
+    Flush,
+    Left,
+    Limit,
+    PinTried,
+    Place,
+    Publish,
+    Unpin,
+)
 from sapwood.sim.readers.source import Source
 from sim.files import jsonl
 
@@ -51,10 +61,46 @@ def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
     (run,) = read_capture(source(tmp_path, *rows))
     assert [request.id for request in run.requests] == ["soon", "late"]
     assert run.steps == [StepTimes(0.0, 0.4), StepTimes(0.5, None), StepTimes(0.9, 1.5)]
-    assert [(flush.at, flush.step) for flush in run.flushes] == [(0.7, 2)]
+    assert run.deeds == [Flush(Place(2), 0.7)]
     assert (run.requests[1].prompt.tolist(), run.requests[1].outputs[0].tolist()) == ([5, 6, 7], [8, 9])
     assert (run.requests[0].started_step, run.requests[1].reused) == (None, 2)
     assert run.gaps == []
+
+
+def test_what_was_done_between_two_steps_is_in_the_order_in_which_it_was_done(tmp_path: Path) -> None:
+    prompt = {"tenant": "3fa2", "adapter": "", "salt": "", "prompt": [1, 2]}
+    rows = [
+        {"limited": 1, "quotas": {"3fa2": 64}, "step": 0, "after": 0},
+        {"public": [[1], [2, 3]], "step": 0, "after": 0},
+        {"pin": "c0", "at": 0.25, **prompt, "held": True, "step": 1, "after": 1},
+        served("a", 0, finish=["abort"], ended_after=1),
+        served("b", 1, finish=["abort"]),
+        {"unpin": "c0", "step": 4, "after": 2},
+    ]
+    (run,) = read_capture(source(tmp_path, HEADER, *rows))
+    limit, publish, pin, first, second, unpin = run.deeds
+    assert isinstance(limit, Limit)
+    assert (limit.place, limit.quotas) == (Place(0, 0), {"3fa2": 64})
+    assert isinstance(publish, Publish)
+    assert [tokens.tolist() for tokens in publish.prefixes] == [[1], [2, 3]]
+    assert isinstance(pin, PinTried)
+    assert (pin.place, pin.id, pin.scope, pin.at, pin.held) == (
+        Place(1, 1),
+        "c0",
+        CapturedScope("3fa2"),
+        0.25,
+        True,
+    )
+    assert pin.prompt.tolist() == [1, 2]
+    assert (first, second, unpin) == (Left(Place(3, 1), 0), Left(Place(4, None), 1), Unpin(Place(4, 2), "c0"))
+    assert run.gaps == []
+    notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
+    for said in (
+        "2 requests were aborted",
+        "1 prompts were to be pinned",
+        "1 times tenants were given quotas",
+    ):
+        assert any(note.startswith(said) for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +203,11 @@ def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
         ([HEADER, served("a", 0, prompt="x")], "line 2: 'prompt' is \"x\"; a list"),
         ([HEADER, served("a", 0, prompt=["x"])], "line 2: 'prompt' is [\"x\"]; token ids"),
         ([HEADER, served("a", 0, step=None)], "line 2: 'step' is null"),
+        ([HEADER, {"pin": "a", "held": 1}], "'held' is 1; true or false"),
+        ([HEADER, {"pin": "a", "held": True, "prompt": ["x"]}], "'prompt' is [\"x\"]; token ids"),
+        ([HEADER, {"public": [1, "x"], "step": 0}], "'public' is [1, \"x\"]; token ids"),
+        ([HEADER, {"limited": 1, "quotas": {"a": "x"}, "step": 0}], "'quotas' is"),
+        ([HEADER, {"unpin": "a", "step": 0, "after": "x"}], "'after' is \"x\"; a whole number"),
         ([HEADER, {"steps": 0, "began": [1], "ended": []}], "'ended' is []; a list of 1"),
         ([HEADER, {"steps": 0, "began": ["x"], "ended": [1]}], "'began' is [\"x\"]; a list of seconds"),
     ],

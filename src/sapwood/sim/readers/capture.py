@@ -15,6 +15,19 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
+from sapwood.sim.readers.captured_deeds import (
+    CapturedScope,
+    Deed,
+    Flush,
+    Left,
+    Limit,
+    PinTried,
+    Place,
+    Publish,
+    deed_of,
+    scope_of,
+    token_ids,
+)
 from sapwood.sim.readers.sessions import continued
 from sapwood.sim.readers.source import Row, Source
 from sapwood.sim.trace import Names, Trace, TraceRequest
@@ -50,10 +63,25 @@ class CapturedRequest:
     reused: int
 
     @property
-    def scope(self) -> str:
-        """A name for whose prefixes it may share; "" where nothing sets it apart."""
-        parts = [str(self.row.fields.get(name, "")) for name in ("tenant", "adapter", "salt")]
-        return "/".join(parts) if any(parts) else ""
+    def scope(self) -> CapturedScope:
+        return scope_of(self.row)
+
+    @property
+    def finish(self) -> Sequence[Any]:
+        """Why each sample ended."""
+        finish = self.row.fields.get("finish")
+        return finish if isinstance(finish, list) else ()
+
+    @property
+    def aborted(self) -> bool:
+        return "abort" in self.finish
+
+    @property
+    def refused(self) -> bool:
+        """Whether there was no room for it; old captures say so only of one that never began."""
+        told = self.row.fields
+        never = self.started_step is None and told.get("error") is not None
+        return not self.aborted and bool(told.get("refused", never))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +92,6 @@ class StepTimes:
     ended: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedFlush:
-    at: float
-    step: int
-
-
 @dataclass(slots=True)
 class CapturedRun:
     """One run of the server.
@@ -77,6 +99,7 @@ class CapturedRun:
     Attributes:
         header: what was built; see `sapwood.engine.capture`.
         requests: in the order in which they were admitted.
+        deeds: what else was done, in that order, aborts among them.
         ended: whether the server stopped in the ordinary way, so that no request is missing that had not ended.
         gaps: why doing it again may not give the same; empty if nothing is missing.
     """
@@ -84,7 +107,7 @@ class CapturedRun:
     header: Row
     requests: list[CapturedRequest] = field(default_factory=list)
     steps: list[StepTimes] = field(default_factory=list)
-    flushes: list[CapturedFlush] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
     ended: bool = False
 
@@ -131,47 +154,55 @@ def is_capture(source: Source) -> bool:
 def capture_trace(source: Source) -> Trace:
     """All requests of all runs, at the times at which they came. Raises UsageError."""
     builder, runs = TraceBuilder(source.name, 1), read_capture(source)
-    dead, several, first = 0, 0, runs[0].header.real("began_at")
+    first = runs[0].header.real("began_at")
     rows: list[TraceRequest] = []
     for run in runs:
         begin = run.header.real("began_at") - first
         for request in run.requests:
-            if request.started_step is None:
-                dead += 1
-                continue
-            several += len(request.outputs) > 1
-            rows.append(_trace_request(builder, request, max(0.0, begin + request.arrival)))
+            if request.started_step is not None:
+                rows.append(_trace_request(builder, request, max(0.0, begin + request.arrival)))
     for row, session in zip(rows, continued(rows, 1), strict=True):
         names, scope = row.names, row.scope
         builder.add_tokens(
             row.arrival, names[: row.prompt_tokens], names[row.prompt_tokens :], 0, session, scope
         )
-    builder.notes += _notes(runs, dead, several)
+    builder.notes += _notes(runs)
     return builder.build()
 
 
 def _trace_request(builder: TraceBuilder, request: CapturedRequest, arrival: float) -> TraceRequest:
     reply = request.outputs[0] if request.outputs else np.empty(0, np.int32)
     names = np.concatenate((request.prompt, reply))
-    scope = builder.scope(request.scope)
+    scope = builder.scope(request.scope.name)
     return TraceRequest(arrival, len(request.prompt), len(reply), names, len(names), 0, scope)
 
 
-def _notes(runs: Sequence[CapturedRun], dead: int, several: int) -> Iterator[str]:
+def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
     yield "sessions are guessed: a prompt that goes on from a whole earlier one is of its session"
     if len(runs) > 1:
         yield f"{len(runs)} runs of the server; tenants and salts of one are not known in another"
-    if dead:
-        yield f"{dead} requests that never began are left out"
-    if several:
-        yield f"of {several} requests with several samples only the first is replayed"
     requests = [request for run in runs for request in run.requests]
+    begun = [request for request in requests if request.started_step is not None]
+    if dead := len(requests) - len(begun):
+        yield f"{dead} requests that never began are left out"
+    if several := sum(len(request.outputs) > 1 for request in begun):
+        yield f"of {several} requests with several samples only the first is replayed"
+    if left := sum(request.aborted for request in begun):
+        yield f"{left} requests were aborted: here each reads its whole prompt, and ends after what it had answered"
     for name, usual, what in (
         ("reuse", True, "requests were told to reuse nothing; here they may"),
         ("priority", 0, "requests had a priority, which is not looked at here"),
     ):
         if count := sum(request.row.fields.get(name, usual) != usual for request in requests):
             yield f"{count} {what}"
+    for kind, what in (
+        (PinTried, "prompts were to be pinned"),
+        (Publish, "times prefixes were published to all"),
+        (Limit, "times tenants were given quotas"),
+        (Flush, "times the cache was emptied"),
+    ):
+        if count := sum(isinstance(deed, kind) for run in runs for deed in run.deeds):
+            yield f"{count} {what}, which is not done here"
     yield from sorted({gap for run in runs for gap in run.gaps})
 
 
@@ -198,12 +229,12 @@ def _rows(source: Source) -> Iterator[Row | None]:
 
 
 def _take(run: CapturedRun, row: Row) -> None:
-    if "request" in row.fields:
-        run.requests.append(_request(row))
+    if (deed := deed_of(row)) is not None:
+        run.deeds.append(deed)
+    elif "request" in row.fields:
+        _take_request(run, row)
     elif "steps" in row.fields:
         _take_steps(run, row)
-    elif "flush" in row.fields:
-        run.flushes.append(CapturedFlush(row.real("flush"), row.whole("step", 0)))
     elif "held" in row.fields:
         run.gaps.append("pins or public prefixes held pages, which is not written down")
     elif "lost" in row.fields:
@@ -212,6 +243,14 @@ def _take(run: CapturedRun, row: Row) -> None:
         run.ended = True
     elif "limited" in row.fields:
         run.gaps.append("tenants have quotas, which are not written down")
+
+
+def _take_request(run: CapturedRun, row: Row) -> None:
+    request = _request(row)
+    run.requests.append(request)
+    if request.aborted:
+        after = row.whole("ended_after", 0) if "ended_after" in row.fields else None
+        run.deeds.append(Left(Place(request.ended_step, after), row.whole("order", 0)))
 
 
 def _take_steps(run: CapturedRun, row: Row) -> None:
@@ -232,7 +271,7 @@ def _is_time(value: Any) -> bool:
 
 def _request(row: Row) -> CapturedRequest:
     told = {name: value for name, value in row.fields.items() if name not in ("prompt", "outputs")}
-    outputs = tuple(_tokens(row, "outputs", output) for output in row.array("outputs"))
+    outputs = tuple(token_ids(row, "outputs", output) for output in row.array("outputs"))
     started = None if row.fields.get("started_step") is None else row.whole("started_step", 0)
     return CapturedRequest(
         replace(row, fields=told),
@@ -241,15 +280,7 @@ def _request(row: Row) -> CapturedRequest:
         row.whole("step", 0),
         started,
         row.whole("ended_step", 0),
-        _tokens(row, "prompt", row.array("prompt")),
+        token_ids(row, "prompt", row.array("prompt")),
         outputs,
         row.whole("reused", 0),
     )
-
-
-def _tokens(row: Row, name: str, value: Any) -> Names:
-    try:
-        tokens = np.array(value, np.int32).reshape(-1) if value else np.empty(0, np.int32)
-    except (ValueError, TypeError, OverflowError):
-        raise row.fault(name, "token ids") from None
-    return tokens

@@ -1,0 +1,134 @@
+"""What else than requests that come is in a capture: what was done between two steps of the engine.
+
+Each says where it stands: `step` calls of `schedule` had been made, `after` requests had been admitted. Old captures do
+not say the latter, which is None then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sapwood.sim.readers.source import Row
+from sapwood.sim.trace import Names
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedScope:
+    """Whose prefixes something is; "" where nothing sets it apart. Tenant and salt are hashes."""
+
+    tenant: str = ""
+    adapter: str = ""
+    salt: str = ""
+
+    @property
+    def name(self) -> str:
+        parts = (self.tenant, self.adapter, self.salt)
+        return "/".join(parts) if any(parts) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    step: int
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A request was aborted: by whoever asked, or as the server stopped."""
+
+    place: Place
+    order: int
+    """Of the request, as it was admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    place: Place
+    at: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PinTried:
+    """A prompt was to be pinned, at that time; whether it is held then."""
+
+    place: Place
+    id: str
+    scope: CapturedScope
+    prompt: Names
+    at: float
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unpin:
+    place: Place
+    id: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Publish:
+    """These prompts are for all to read from then on."""
+
+    place: Place
+    prefixes: tuple[Names, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit:
+    """So many tokens each tenant may keep."""
+
+    place: Place
+    quotas: Mapping[str, int]
+
+
+Deed: TypeAlias = Left | Flush | PinTried | Unpin | Publish | Limit
+
+
+def deed_of(row: Row) -> Deed | None:
+    """What a line tells that was done; None for one that tells of something else, or of what is not written down.
+
+    Raises UsageError.
+    """
+    if "flush" in row.fields:
+        return Flush(_place(row), row.real("flush"))
+    if "pin" in row.fields:
+        held = row.fields.get("held")
+        if not isinstance(held, bool):
+            raise row.fault("held", "true or false")
+        prompt = token_ids(row, "prompt", row.array("prompt"))
+        return PinTried(_place(row), row.text("pin"), scope_of(row), prompt, row.real("at"), held)
+    if "unpin" in row.fields:
+        return Unpin(_place(row), row.text("unpin"))
+    if "public" in row.fields:
+        prefixes = (token_ids(row, "public", each) for each in row.array("public"))
+        return Publish(_place(row), tuple(prefixes))
+    if "quotas" in row.fields:
+        return Limit(_place(row), _quotas(row))
+    return None
+
+
+def scope_of(row: Row) -> CapturedScope:
+    return CapturedScope(*(str(row.fields.get(name, "")) for name in ("tenant", "adapter", "salt")))
+
+
+def token_ids(row: Row, name: str, value: Any) -> Names:
+    """What the field `name` has there, as int32 [tokens]. Raises UsageError."""
+    try:
+        return np.array(value, np.int32).reshape(-1) if value else np.empty(0, np.int32)
+    except (ValueError, TypeError, OverflowError):
+        raise row.fault(name, "token ids") from None
+
+
+def _place(row: Row) -> Place:
+    return Place(row.whole("step", 0), row.whole("after", 0) if "after" in row.fields else None)
+
+
+def _quotas(row: Row) -> Mapping[str, int]:
+    quotas = row.fields.get("quotas")
+    if not isinstance(quotas, dict) or not all(type(most) is int and most >= 0 for most in quotas.values()):
+        raise row.fault("quotas", "tokens by tenant")
+    return quotas
