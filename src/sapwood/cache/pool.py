@@ -34,35 +34,46 @@ class PagePool:
         left = self.free_count - count
         pages = self._stack[left : self.free_count][::-1].copy()
         self.free_count = left
-        self._place[pages] = 0
+        self._place[_at(pages)] = 0
         return pages
 
     def free(self, pages: PageIds) -> None:
         """Take pages back. Raises BooksError, and takes none, if one is unknown, free, named twice or not int32."""
         if len(pages) == 0:
             return
-        self._require_handed_out(pages)
+        at = self._require_handed_out(pages)
         start, end = self.free_count, self.free_count + len(pages)
+        if end > self.capacity:
+            raise BooksError(f"{len(pages)} pages are freed; {self.capacity - start} are handed out")
         places = self._counted[start + 1 : end + 1]
-        self._place[pages] = places
-        twice = self._place[pages] != places
+        self._place[at] = places
+        twice = self._place.take(at) != places
         if np.count_nonzero(twice):
-            self._place[pages] = 0
+            self._place[at] = 0
             raise _wrong(pages, twice, "is named twice")
         self._stack[start:end] = pages
         self.free_count = end
 
-    def _require_handed_out(self, pages: PageIds) -> None:
+    def _require_handed_out(self, pages: PageIds) -> NDArray[np.intp]:
+        """The places of these pages in an array of all."""
         if pages.dtype != np.int32:
             raise BooksError(f"page ids are {pages.dtype}; they must be int32")
-        # A negative id is a huge one without its sign; numpy would take it as counted from the end.
-        ids = pages.view(np.uint32)
+        at = _at(pages)
         try:
-            places = self._place[ids]
+            places = self._place.take(at)
         except IndexError:
-            raise _wrong(pages, ids >= self.capacity, f"is not one of {self.capacity}") from None
+            raise _wrong(pages, at >= self.capacity, f"is not one of {self.capacity}") from None
         if np.count_nonzero(places):
             raise _wrong(pages, places > 0, "is free already")
+        return at
+
+
+def _at(pages: PageIds) -> NDArray[np.intp]:
+    """As numpy indexes: it takes several times as long with indices of another type, which it converts each time.
+
+    A negative id is a huge one without its sign; numpy would take it as counted from the end.
+    """
+    return pages.view(np.uint32).astype(np.intp)
 
 
 def _wrong(pages: PageIds, which: NDArray[np.bool_], what: str) -> BooksError:
