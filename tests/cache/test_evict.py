@@ -26,7 +26,6 @@ class Leaf:
     retention: Retention | None = None
     rank: SortKey = ()
     heap: LeafHeap[Any] | None = None
-    place: int = 0
 
 
 def order(policy: EvictionPolicy, *leaves: Leaf) -> list[int]:

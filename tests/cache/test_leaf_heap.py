@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,15 +67,36 @@ def test_check_finds_a_leaf_whose_key_changed_behind_its_back() -> None:
         heap.check()
 
 
-def test_check_finds_misplaced_leaves() -> None:
+def test_check_finds_a_leaf_that_says_it_is_elsewhere() -> None:
     heap, leaves = filled(1, 2)
-    leaves[0].place = 1
-    with pytest.raises(BooksError, match="at place 0"):
+    leaves[0].heap = None
+    with pytest.raises(BooksError, match="says otherwise"):
         heap.check()
 
 
-def test_check_finds_a_leaf_below_one_that_goes_later() -> None:
+def test_check_finds_a_leaf_that_goes_before_one_in_front_of_it() -> None:
     heap, leaves = filled(1, 2)
-    leaves[0].used, leaves[0].rank = 3, (3,)
-    with pytest.raises(BooksError, match="stands below"):
+    leaves[1].used, leaves[1].rank, heap._ranks[0][1], heap._ends[0] = 0, (0,), (0,), (0,)
+    with pytest.raises(BooksError, match="stands after"):
         heap.check()
+
+
+def test_check_finds_a_block_under_a_wrong_end() -> None:
+    heap, _ = filled(1, 2)
+    heap._ends[0] = (3,)
+    with pytest.raises(BooksError, match="is kept under"):
+        heap.check()
+
+
+@pytest.mark.parametrize("distinct", [10_000, 3])
+def test_thousands_in_any_order_come_out_sorted_and_equals_as_they_came(distinct: int) -> None:
+    rng = random.Random(1)
+    heap, leaves = filled(*(rng.randrange(distinct) for _ in range(4_000)))
+    heap.check()
+    gone = set(rng.sample(range(4_000), 2_000))
+    for number in gone:
+        heap.remove(leaves[number])
+    heap.check()
+    left = [leaf for number, leaf in enumerate(leaves) if number not in gone]
+    assert list(heap) == sorted(left, key=lambda leaf: leaf.used)
+    assert len(heap) == 2_000

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 from sapwood.cache.evict import LeafT, Lru
 from sapwood.cache.hit_density import HitDensity, age_of, class_of
@@ -20,9 +19,8 @@ _MOST_MOVES = 8
 longer on a younger shelf, where the oldest go first too."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Label:
-    """What the leaves of a shelf have in common."""
+class _Label(NamedTuple):
+    """What the leaves of a shelf have in common. Several are made and looked up for each request: no dataclass."""
 
     hits_class: int
     age: int
@@ -32,14 +30,13 @@ class _Label:
 class _Shelf(LeafHeap[LeafT]):
     """Leaves that are worth the same, the least recently used first. Shelves are filed too, by their worth."""
 
-    __slots__ = ("heap", "label", "place", "rank")
+    __slots__ = ("heap", "label", "rank")
 
     def __init__(self, label: _Label) -> None:
         super().__init__(Lru().key)
         self.label = label
         self.rank: SortKey = ()
         self.heap: LeafHeap[Any] | None = None
-        self.place = 0
 
 
 class DensityOrder(Generic[LeafT]):

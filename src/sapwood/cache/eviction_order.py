@@ -92,14 +92,13 @@ class KeyOrder(LeafHeap[LeafT]):
 class _Expiry(Generic[LeafT]):
     """When the retention of a leaf ends."""
 
-    __slots__ = ("at", "heap", "leaf", "place", "rank")
+    __slots__ = ("at", "heap", "leaf", "rank")
 
     def __init__(self, leaf: LeafT, at: float) -> None:
         self.leaf = leaf
         self.at = at
         self.rank: SortKey = ()
         self.heap: LeafHeap[Any] | None = None
-        self.place = 0
 
 
 class EvictionOrder(Generic[LeafT]):
@@ -108,7 +107,7 @@ class EvictionOrder(Generic[LeafT]):
     def __init__(self, plain: LeafOrder[LeafT]) -> None:
         self._plain = plain
         self._retained: LeafHeap[LeafT] = LeafHeap(Priority().key)
-        self._expiries: LeafHeap[_Expiry[LeafT]] = LeafHeap(lambda expiry: (expiry.at,))
+        self._expiries: LeafHeap[_Expiry[LeafT]] = LeafHeap(lambda expiry: (expiry.at, expiry.leaf.used))
         self._expiry_of: dict[LeafT, _Expiry[LeafT]] = {}
 
     def __len__(self) -> int:
@@ -117,7 +116,8 @@ class EvictionOrder(Generic[LeafT]):
     def advance(self, now: float) -> None:
         """Leaves whose retention has ended are ordered like all others from now on, some of many a little later."""
         self._plain.now = now
-        self._end_some()
+        if self._expiries:
+            self._end_some()
 
     def add(self, leaf: LeafT) -> None:
         if leaf.retention is not None and not leaf.retention.holds(self._plain.now):

@@ -35,7 +35,7 @@ class Node:
         idle_since, evicted_at: when the last lease ended, when its last page was taken, in seconds of the
             caller's clock.
         retention: how much longer than others it is to be kept, if someone asked for that.
-        heap, place, rank: where it is filed for eviction, or for being forgotten.
+        heap, rank: where it is filed for eviction, or for being forgotten.
         account: of its tenant, if that has a quota.
     """
 
@@ -53,7 +53,6 @@ class Node:
         "pages",
         "parent",
         "pins",
-        "place",
         "rank",
         "retention",
         "start",
@@ -82,7 +81,6 @@ class Node:
         self.retention: Retention | None = None
         self.rank: SortKey = ()
         self.heap: LeafHeap[Any] | None = None
-        self.place = 0
 
     def __repr__(self) -> str:
         shown = " ".join(str(token) for token in self.tokens.view[:_SHOWN_TOKENS])

@@ -22,7 +22,6 @@ class _Entry:
         "hits",
         "idle_since",
         "leaf",
-        "place",
         "rank",
         "retention",
         "used",
@@ -35,7 +34,6 @@ class _Entry:
         self.retention: Retention | None = leaf.retention
         self.rank: SortKey = ()
         self.heap: LeafHeap[Any] | None = None
-        self.place = 0
 
     def __repr__(self) -> str:
         return f"entry of {self.leaf}"
