@@ -323,19 +323,21 @@ def plan(
         from sapwood.cli.plan_reproduce import plan_reproduce
 
         return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, workers=workers, as_json=json)
+    from sapwood.cli.plan_capture import served_by
     from sapwood.cli.plan_cost import assumed, cost_named
     from sapwood.cli.plan_hardware import replica_of
     from sapwood.cli.plan_trace import plan_trace
     from sapwood.sim import shape_named
 
+    served = served_by(Path(trace or ""))
     values = {
         "capacities": None if capacity is None else amounts("--capacity")(capacity),
         "policies": None if policy is None else policies_of("--policy")(policy),
-        "chunk_tokens": chunk_tokens,
-        "max_running": max_running,
+        "chunk_tokens": chunk_tokens or served.chunk_tokens,
+        "max_running": max_running or served.max_running,
         "budget": budget,
     }
-    model = shape_named(model_shape or MODEL)
+    model = shape_named(model_shape or served.model or MODEL)
     said = {
         "peak_flops": None if peak is None else peak * 1e12,
         "bandwidth": bandwidth,
@@ -363,7 +365,10 @@ def plan(
         workers=workers,
         seed=seed or 0,
         in_a_row=in_a_row,
-        assumed=assumed(cost, {"--model-shape": model_shape, "--hardware": hardware or memory}),
+        served=tuple(served.notes(of_trace)),
+        assumed=assumed(
+            cost, {"--model-shape": model_shape or served.model, "--hardware": hardware or memory}
+        ),
         command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )

@@ -60,6 +60,7 @@ class Ask:
     seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
+    served: what is known, and what not, of the server that wrote the trace.
     assumed: flags that nobody gave although `cost` was measured on what they name.
     """
 
@@ -86,6 +87,7 @@ class Ask:
     full: bool = False
     workers: int | None = None
     command: str = ""
+    served: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
     @property

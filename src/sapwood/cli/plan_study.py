@@ -174,6 +174,7 @@ class Study:
 
     def _warnings(self) -> Iterator[str]:
         ask = self.ask
+        yield from ask.served
         yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
         yield from _of_hardware(ask)
         if ask.assumed:

@@ -13,11 +13,13 @@ from sapwood.sim.goals import Goals, Shortfall
 from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
-from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.model_shape import KNOWN_MODELS, ModelShape, shape_named
 from sapwood.sim.pages import in_pages
 from sapwood.sim.planner import Plan, Planner
 from sapwood.sim.progress import Progress
 from sapwood.sim.rates import Definition, Rate, unbounded_rates
+from sapwood.sim.readers.capture import header_of
+from sapwood.sim.readers.source import Source
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.replies import with_replies
@@ -36,6 +38,7 @@ from sapwood.sim.worth import Rent, cost_per_million, steps
 
 __all__ = [
     "FORMULA",
+    "KNOWN_MODELS",
     "TRIED_PAGES",
     "TRIED_ROUTINGS",
     "Case",
@@ -65,6 +68,7 @@ __all__ = [
     "Shift",
     "Shortfall",
     "SimulatingJudge",
+    "Source",
     "Space",
     "StepShape",
     "Tokenize",
@@ -81,6 +85,7 @@ __all__ = [
     "cost_per_million",
     "curves",
     "hardware_named",
+    "header_of",
     "in_pages",
     "knees",
     "read_trace",
