@@ -9,6 +9,7 @@ import pytest
 from sapwood.errors import UsageError
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.source import Source
+from sapwood.sim.readers.tokenize import text_bytes
 from sim.files import jsonl
 
 ROWS = [
@@ -19,8 +20,8 @@ ROWS = [
 ]
 
 
-def test_bytes_are_tokens_where_no_tokenizer_is_named(tmp_path: Path) -> None:
-    trace = read_lmcache(Source(jsonl(tmp_path / "agent.jsonl.xz", ROWS)))
+def test_bytes_are_tokens_where_somebody_says_so(tmp_path: Path) -> None:
+    trace = read_lmcache(Source(jsonl(tmp_path / "agent.jsonl.xz", ROWS)), tokenize=text_bytes)
     assert trace.arrivals.tolist() == [0.0, 1.5, 8.0]
     assert bytes(trace[0].names.tolist()) == b"You are.\nhi\nYo"
     assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (11, 3, 14)
