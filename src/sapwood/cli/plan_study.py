@@ -37,10 +37,10 @@ SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
 """Policies whose curves are drawn where nobody asks for others."""
 COUNTED = (
     Definition(),
+    Definition(replies=False),
     Definition(tail=False),
     Definition("block"),
     Definition("request"),
-    Definition(replies=False),
 )
 """Definitions of a hit rate by which published ones differ, each shown; the first is that of all other figures."""
 SIZES = 10
@@ -170,6 +170,7 @@ class Study:
                 for rate in unbounded_rates(trace, COUNTED)
             ),
             (*trace.notes, *self._warnings(), *self._refusals()),
+            trace.assumed,
         )
 
     def _warnings(self) -> Iterator[str]:

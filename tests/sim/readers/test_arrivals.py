@@ -24,7 +24,7 @@ def test_lengths_are_kept_and_contents_all_differ(tmp_path: Path) -> None:
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([374, 64], [44, 0])
     assert len(set(trace.names.tolist())) == len(trace.names) == 7
     assert found_unbounded(trace).tolist() == [0, 0]
-    assert any("all contents differ" in note for note in trace.notes)
+    assert any("all contents differ" in note for note in trace.assumed)
     assert any("1 requests without a prompt" in note for note in trace.notes)
 
 
@@ -84,7 +84,7 @@ def test_lines_that_tell_usage_alone_are_arrivals(row: Mapping[str, Any], tmp_pa
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([600, 600], [80, 80])
     assert found_unbounded(trace).tolist() == [0, 0]
     assert trace.sessions.tolist() == [0, 1]
-    assert trace.notes[0].startswith("arrivals and lengths only: all contents differ")
+    assert trace.assumed[0].startswith("arrivals and lengths only: all contents differ")
     assert any("1 lines without a time and both counts" in note for note in trace.notes)
 
 

@@ -37,7 +37,7 @@ def test_prompts_have_the_tokens_that_usage_tells_and_share_equal_bytes() -> Non
     assert trace.prompt_tokens.tolist() == [20, 40, 40]
     assert trace.output_tokens.tolist() == [4, 7, 9]
     assert found_unbounded(trace).tolist() == [0, 10, 24]
-    assert trace.notes[0].startswith(
+    assert trace.assumed[0].startswith(
         "token counts are those of the log's usage, 5 bytes a token over all 3 prompts"
     )
 
@@ -67,17 +67,12 @@ def test_a_text_is_never_taken_for_tokens() -> None:
     assert (trace[2].names.tolist(), trace[2].output_tokens) == ([7, 8], 2)
 
 
-def test_what_was_assumed_is_told_before_all_else() -> None:
+def test_what_was_assumed_is_told_apart_from_the_rest() -> None:
     builder = TraceBuilder("log", 1)
     builder.notes.append("one line was odd")
-    notes = trace_of(builder, [Call(None, b"p" * 40)], output_tokens=5).notes
-    assert [note[:12] for note in notes] == [
-        "token counts",
-        "1 answers ar",
-        "one line was",
-        "sessions are",
-        "1 requests h",
-    ]
+    trace = trace_of(builder, [Call(None, b"p" * 40)], output_tokens=5)
+    assert [note[:12] for note in trace.assumed] == ["token counts", "1 answers ar"]
+    assert [note[:12] for note in trace.notes] == ["one line was", "sessions are", "1 requests h"]
 
 
 def test_nothing_is_no_trace() -> None:

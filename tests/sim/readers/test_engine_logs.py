@@ -40,7 +40,7 @@ def test_vllm_with_token_ids(tmp_path: Path) -> None:
     assert [row.names.tolist() for row in trace] == [[1, 15, 99, 7, 8], [1, 15]]
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([3, 2], [2, 2])
     assert trace.arrivals.tolist() == [0.0, 7.0]
-    assert trace.notes[0].startswith("1 answers are of unknown length and taken as 2 tokens each, the mean")
+    assert trace.assumed[0].startswith("1 answers are of unknown length and taken as 2 tokens each, the mean")
 
 
 def test_vllm_streams_in_pieces_that_the_whole_replaces(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_vllm_with_texts_alone(tmp_path: Path) -> None:
     said = 'it\'s "so"\n'
     trace = read(tmp_path, OLD.format(prompt=said, ids="None"))
     assert bytes(trace.names.tolist()).decode() == said
-    assert any("a token is a byte" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.assumed)
 
 
 def test_vllm_since_prompts_are_logged_apart(tmp_path: Path) -> None:

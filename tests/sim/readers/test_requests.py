@@ -51,7 +51,7 @@ def test_messages_become_a_text_that_the_next_turn_begins_with(tmp_path: Path) -
     assert found_unbounded(trace).tolist() == [0, len(first) + 2]
     assert trace.arrivals.tolist() == [0.0, 31.5]
     assert any("nearly a template" in note for note in trace.notes)
-    assert any("a token is a byte" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.assumed)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
     assert found_unbounded(trace).tolist() == [0, 0, 2]
     assert trace.arrivals.tolist() == [0.0, 1.0, 2.0]
     assert any("3 requests have no time" in note for note in trace.notes)
-    assert any("2 answers are of unknown length" in note for note in trace.notes)
+    assert any("2 answers are of unknown length" in note for note in trace.assumed)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_failed_or_has_no_prompt_is_left_out_and_counted(tmp_path: Path) ->
 def test_a_tokenizer_that_is_named_is_asked(tmp_path: Path) -> None:
     trace = read(tmp_path, {"messages": [HI]}, tokenize=lambda text: [len(word) for word in text.split()])
     assert trace.names.tolist() == [4, 2, 9]
-    assert not any("byte" in note for note in trace.notes)
+    assert not any("byte" in note for note in trace.assumed)
 
 
 def test_ids_that_no_model_has_are_told_by_their_line(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_usage_says_how_long_texts_are_where_no_tokenizer_is_named(tmp_path: Pat
     ]
     trace = read(tmp_path, *rows, tokenize=None)
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([12, 12], [7, 7])
-    assert trace.notes[0].startswith(
+    assert trace.assumed[0].startswith(
         "token counts are those of the log's usage, 5 bytes a token over 1 of 2 prompts"
     )
-    assert trace.notes[1].startswith("1 answers are of unknown length and taken as 7 tokens each")
+    assert trace.assumed[1].startswith("1 answers are of unknown length and taken as 7 tokens each")
 
 
 @pytest.mark.parametrize(

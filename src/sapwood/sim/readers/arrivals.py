@@ -50,7 +50,6 @@ class _Arrivals:
         self.builder.add(TraceRequest(at, prompt, output, names, prompt, self.builder.session(session)))
 
     def notes(self) -> Iterator[str]:
-        yield CONTENTS
         for count, what in (
             (self.empty, "requests without a prompt are left out"),
             (self.untold, "lines without a time and both counts are left out"),
@@ -65,6 +64,7 @@ def read_arrivals(source: Source) -> Trace:
     arrivals = _Arrivals(TraceBuilder(source.name, UNIT))
     for row in _rows(source):
         arrivals.take(row.fields)
+    arrivals.builder.assumed.append(CONTENTS)
     arrivals.builder.notes += arrivals.notes()
     return arrivals.builder.build(from_zero=True)
 

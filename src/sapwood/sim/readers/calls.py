@@ -29,7 +29,7 @@ class _Cut:
 
 
 def trace_of(builder: TraceBuilder, calls: Sequence[Call], *, output_tokens: int | None = None) -> Trace:
-    """What was assumed is told first, then the notes that `builder` has. Raises UsageError if there are no calls.
+    """With what was assumed, and the notes that `builder` has. Raises UsageError if there are no calls.
 
     `output_tokens`: of answers that are not known.
     """
@@ -41,7 +41,7 @@ def trace_of(builder: TraceBuilder, calls: Sequence[Call], *, output_tokens: int
         cut.row(arrival, answers.length(call) if cut.output_tokens is None else cut.output_tokens, call.scope)
         for call, cut, arrival in zip(calls, cuts, _filled([call.arrival for call in calls]), strict=True)
     ]
-    builder.notes[:0] = [*scale.notes(), *answers.notes(unknown)]
+    builder.assumed += (*scale.notes(), *answers.notes(unknown))
     for row, session in zip(rows, _sessions(builder, calls, rows), strict=True):
         builder.add(replace(row, session=session))
     if timeless := sum(call.arrival is None for call in calls):

@@ -183,7 +183,7 @@ def _trace(
     builder = TraceBuilder(source.name.removesuffix(".log"), 1)
     whole = [call for call in calls.values() if not call.cut and (call.ids or call.text)]
     if tokenize is text_bytes and any(not call.ids for call in whole):
-        builder.notes.append(A_BYTE)
+        builder.assumed.append(A_BYTE)
     if left_out := len(calls) - len(whole):
         builder.notes.append(f"{left_out} requests whose prompt is not there, or cut, are left out; {hint}")
     asked = (

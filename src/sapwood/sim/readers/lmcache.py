@@ -20,7 +20,7 @@ def read_lmcache(source: Source, *, tokenize: Tokenize | None = None) -> Trace:
     calls = [_call(row, tokenize) for row in source.rows()]
     asked = [call for call in calls if len(call.prompt)]
     if tokenize is text_bytes:
-        builder.notes.append(A_BYTE)
+        builder.assumed.append(A_BYTE)
     if len(asked) < len(calls):
         builder.notes.append(f"{len(calls) - len(asked)} calls with an empty prompt are left out")
     return trace_of(builder, asked)

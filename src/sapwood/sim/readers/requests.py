@@ -39,8 +39,6 @@ class _Notes:
     failed: int = 0
 
     def told(self) -> Iterator[str]:
-        if self.bytes_taken:
-            yield A_BYTE
         if self.flattened:
             yield FLATTENED
         for count, what in (
@@ -114,6 +112,8 @@ def read_requests(
     for row in source.rows():
         log.take(row)
     log.builder.notes += log.notes.told()
+    if log.notes.bytes_taken:
+        log.builder.assumed.append(A_BYTE)
     return trace_of(log.builder, log.calls, output_tokens=output_tokens)
 
 
