@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sapwood.cli import main
+from sapwood.cli.plan_study import counted
 from sim.files import jsonl
 from sim.test_recorded import captured, crowd
 
@@ -390,3 +391,10 @@ def test_answers_that_nobody_knows_are_as_long_as_is_said(tmp_path: Path, capsys
     assert told[0]["assumed"][1].startswith(
         "2 answers are of unknown length and taken as 256 tokens each, 1 of them"
     )
+
+
+@pytest.mark.parametrize("unit", [1, 512])
+def test_rates_are_told_that_differ_for_blocks_of_that_size(unit: int) -> None:
+    names = [definition.name for definition in counted(unit)]
+    assert names[:2] == ["token", "token, prompts only"]
+    assert ("token, whole blocks" in names) == ("block" in names) == (unit > 1)

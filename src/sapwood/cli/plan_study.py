@@ -167,7 +167,7 @@ class Study:
             self.stored_tokens,
             tuple(
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
-                for rate in unbounded_rates(trace, COUNTED)
+                for rate in unbounded_rates(trace, counted(trace.unit_tokens))
             ),
             (*trace.notes, *self._warnings(), *self._refusals()),
             trace.assumed,
@@ -253,6 +253,13 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
             f"{ask.model.name} has {ask.model.kv_heads} KV heads: with tensor parallelism over more devices these keep "
             "copies of the KV, so less fits than is told"
         )
+
+
+def counted(unit_tokens: int) -> tuple[Definition, ...]:
+    """Those that differ for blocks of such a size: one token is never unfinished."""
+    if unit_tokens > 1:
+        return COUNTED
+    return tuple(each for each in COUNTED if each.tail and each.weighting != "block")
 
 
 def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:

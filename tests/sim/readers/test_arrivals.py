@@ -52,6 +52,7 @@ def test_a_line_that_is_none_is_told(row: str, said: str, tmp_path: Path) -> Non
         "created_at,tokens_prompt,tokens_completion,usage\n"
         "2026-11-29T09:00:01Z,600,80,0.1\n2026-11-29T09:00:04Z,5,6,\n",
         "Prompt Tokens,Completion Tokens,Created At\n600.0,80.0,1795946401\n5,6,1795946404\n",
+        "Timestamp,Session ID,Request tokens,Response tokens\n5,a,600,80\n8,b,5,6\n",
         "timestamp,input,prompt_tokens,completion_tokens\n"
         '1795946401,"Hi, you\nthere",600,80\n1795946404,,5,6\n,x,7,8\n9,x,,8\n',
     ],

@@ -70,9 +70,18 @@ def test_a_text_is_never_taken_for_tokens() -> None:
 def test_what_was_assumed_is_told_apart_from_the_rest() -> None:
     builder = TraceBuilder("log", 1)
     builder.notes.append("one line was odd")
-    trace = trace_of(builder, [Call(None, b"p" * 40)], output_tokens=5)
-    assert [note[:12] for note in trace.assumed] == ["token counts", "1 answers ar"]
+    calls = [Call(None, b"p" * 40), Call(7.0, b"q" * 40)]
+    trace = trace_of(builder, calls, output_tokens=5)
+    assert [note[:12] for note in trace.assumed] == ["token counts", "2 answers ar"]
     assert [note[:12] for note in trace.notes] == ["one line was", "sessions are", "1 requests h"]
+
+
+def test_where_no_request_has_a_time_all_times_rest_on_that() -> None:
+    assert (
+        read([Call(None, b"p" * 40), Call(None, b"q" * 40)], 5)
+        .assumed[-1]
+        .startswith("2 requests have no time")
+    )
 
 
 def test_nothing_is_no_trace() -> None:

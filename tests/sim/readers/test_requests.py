@@ -100,7 +100,7 @@ def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [trace.scope_names[scope] for scope in trace.scopes] == ["acme", "beta", "acme"]
     assert found_unbounded(trace).tolist() == [0, 0, 2]
     assert trace.arrivals.tolist() == [0.0, 1.0, 2.0]
-    assert any("3 requests have no time" in note for note in trace.notes)
+    assert any("3 requests have no time" in note for note in trace.assumed)
     assert any("2 answers are of unknown length" in note for note in trace.assumed)
 
 
@@ -120,7 +120,9 @@ def test_who_has_no_time_is_among_those_that_have(
     ]
     trace = read(tmp_path, *rows)
     assert trace.arrivals.tolist() == arrivals
-    assert any(f"{times.count(None)} requests have no time" in note for note in trace.notes)
+    assert any(
+        f"{times.count(None)} requests have no time" in note for note in (*trace.assumed, *trace.notes)
+    )
 
 
 def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
@@ -138,12 +140,14 @@ def test_what_failed_or_has_no_prompt_is_left_out_and_counted(tmp_path: Path) ->
     rows: list[Mapping[str, Any]] = [
         {"messages": [HI]},
         {"messages": [HI], "status": "failure"},
+        {"messages": [HI], "status": 200},
+        {"messages": [HI], "status_code": "500"},
         {"event": "start"},
         {"messages": []},
     ]
     notes = read(tmp_path, *rows).notes
     assert any("2 lines without a prompt" in note for note in notes)
-    assert any("1 requests that failed" in note for note in notes)
+    assert any("2 requests that failed" in note for note in notes)
 
 
 def test_a_tokenizer_that_is_named_is_asked(tmp_path: Path) -> None:

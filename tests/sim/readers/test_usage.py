@@ -46,6 +46,7 @@ OTLP = [
         {"usage": {"prompt_tokens": 600}, "completion_tokens": 80},
         {"usage": None, "prompt_tokens": 600, "completion_tokens": 80},
         {"ContextTokens": "600", "GeneratedTokens": "80"},
+        {"Timestamp": "5", "Request tokens": "600", "Response tokens": "80", "Total tokens": "680"},
     ],
 )
 def test_counts_are_found(fields: Mapping[str, Any]) -> None:

@@ -45,7 +45,8 @@ def trace_of(builder: TraceBuilder, calls: Sequence[Call], *, output_tokens: int
     for row, session in zip(rows, _sessions(builder, calls, rows), strict=True):
         builder.add(replace(row, session=session))
     if timeless := sum(call.arrival is None for call in calls):
-        builder.notes.append(
+        told = builder.assumed if timeless == len(calls) else builder.notes
+        told.append(
             f"{timeless} requests have no time; they come a second after the one before, the first with the next that "
             "has one"
         )

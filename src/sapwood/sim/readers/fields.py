@@ -24,7 +24,7 @@ _TIMES = (
     "created",
     "t",
 )
-_SESSIONS = ("session_id", "sessionId", "conversation_id", "chat_id", "thread_id", "prompt_cache_key")
+_SESSIONS = ("session_id", "sessionid", "conversation_id", "chat_id", "thread_id", "prompt_cache_key")
 
 
 def time_of(fields: Mapping[str, Any]) -> float | None:
@@ -42,9 +42,10 @@ def session_of(fields: Mapping[str, Any], body: Mapping[str, Any]) -> str | None
     metadata = decoded(fields.get("metadata"))
     inner = metadata.get("requester_metadata") if isinstance(metadata, Mapping) else None
     for place in (fields, body, metadata, inner):
+        named = by_plain_name(place) if isinstance(place, Mapping) else {}
         for name in _SESSIONS:
-            if isinstance(place, Mapping) and place.get(name):
-                return str(place[name])
+            if named.get(name):
+                return str(named[name])
     return None
 
 
@@ -57,8 +58,12 @@ def scope_of(fields: Mapping[str, Any], body: Mapping[str, Any]) -> str:
 
 
 def has_failed(fields: Mapping[str, Any]) -> bool:
-    status = fields.get("status_code")
-    return fields.get("status") in ("failure", "error") or (isinstance(status, int) and status >= 400)
+    return any(_is_failure(str(fields.get(name, ""))) for name in ("status", "status_code"))
+
+
+def _is_failure(status: str) -> bool:
+    code = status.isascii() and status.isdigit() and len(status) == 3
+    return status in ("failure", "error") or (code and status >= "400")
 
 
 def by_plain_name(fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ _PROMPT = (
     "inputtokens",
     "prompttokencount",
     "contexttokens",
+    "request_tokens",
     "input",
 )
 _OUTPUT = (
@@ -32,6 +33,7 @@ _OUTPUT = (
     "outputtokens",
     "candidatestokencount",
     "generatedtokens",
+    "response_tokens",
     "output",
 )
 _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
