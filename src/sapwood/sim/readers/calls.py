@@ -55,7 +55,8 @@ def trace_of(builder: TraceBuilder, calls: Sequence[Call], *, output_tokens: int
 
 def _cuts(calls: Sequence[Call], scale: Scale) -> list[_Cut]:
     ids = [each for call in calls for each in (call.prompt, call.reply) if not isinstance(each, bytes)]
-    stretches = Stretches(scale, 1 + max((int(each.max()) for each in ids if len(each)), default=-1))
+    largest = max((int(each.max(initial=-1)) for each in ids), default=-1)
+    stretches = Stretches(scale, largest + 1)
     return [_cut(call, stretches) for call in calls]
 
 
