@@ -30,15 +30,28 @@ def test_a_file_or_its_folder_needs_no_weights(place: str, tmp_path: Path) -> No
     assert 1 <= len(np.asarray(tokenize("Hi there"))) <= 8
 
 
-def test_a_repository_of_the_hub_is_told_how_to_be_had() -> None:
+def test_of_a_repository_of_the_hub_one_file_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tokenizer(tmp_path)
+    asked = []
+
+    def resolve(name: str, progress: object) -> Path:
+        del progress
+        asked.append(name)
+        return tmp_path / "tokenizer.json"
+
+    monkeypatch.setattr("sapwood.model.resolve", resolve)
+    assert named("hf:org/name") is not None
+    assert named("hf:org/name:other.json") is not None
+    assert asked == ["hf:org/name:tokenizer.json", "hf:org/name:other.json"]
+
+
+def test_a_name_as_the_hub_spells_it_is_told_what_to_write() -> None:
     with pytest.raises(UsageError) as caught:
         named("meta-llama/Llama-3.1-8B")
     assert "there is no tokenizer 'meta-llama/Llama-3.1-8B'" in str(caught.value)
-    hint = caught.value.hint or ""
-    assert (
-        "hf download meta-llama/Llama-3.1-8B tokenizer.json --local-dir FOLDER, then --tokenizer FOLDER"
-        in hint
-    )
+    assert (caught.value.hint or "").startswith("hf:meta-llama/Llama-3.1-8B fetches its tokenizer.json")
 
 
 @pytest.mark.parametrize("name", ["cl100k", "./none/tokenizer.json", "/no/such", "hf:nothing", ""])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.sim import Progress, Tokenize, text_bytes
+
+if TYPE_CHECKING:
+    from sapwood.model import VocabSource
 
 _FORMS = (
     "`bytes`, a tokenizer.json or its folder, or a model as `sapwood serve` takes it, such as smollm2-135m"
@@ -13,7 +17,7 @@ _FORMS = (
 
 
 def tokenizer_named(name: str | None, progress: Progress) -> Tokenize | None:
-    """`bytes`, a `tokenizer.json` or its folder, or a MODEL of which the tokenizer alone is used; None is none.
+    """`bytes`, a `tokenizer.json` or its folder, or a MODEL, of which no weights are read; None is none.
 
     Raises UsageError for a name that means nothing, ModelError for a model without a tokenizer.
     """
@@ -22,30 +26,32 @@ def tokenizer_named(name: str | None, progress: Progress) -> Tokenize | None:
     if name == "bytes":
         return text_bytes
     from sapwood.engine import load_tokenizer
-    from sapwood.model import VocabSource, load_checkpoint, resolve
 
     progress(f"reading: the tokenizer of {name}")
-    file = _file(name)
-    if file is not None:
-        vocab: VocabSource | None = VocabSource(file)
-    else:
-        _check_name(name)
-        vocab = load_checkpoint(resolve(name, progress=progress)).vocab
-    tokenizer = load_tokenizer(name, vocab)
+    tokenizer = load_tokenizer(name, _vocab(name, progress))
     return lambda text: tokenizer.encode(text)
 
 
-def _file(name: str) -> Path | None:
-    """The `tokenizer.json` that a path leads to: weights are not needed beside it."""
-    path = Path(name).expanduser()
-    for file in (path, path / "tokenizer.json"):
+def _vocab(name: str, progress: Progress) -> VocabSource | None:
+    from sapwood.model import VocabSource, load_checkpoint, resolve
+
+    place = Path(name).expanduser()
+    if _file(place) is None:
+        place = resolve(_checked(name), progress=progress)
+    file = _file(place)
+    return load_checkpoint(place).vocab if file is None else VocabSource(file)
+
+
+def _file(place: Path) -> Path | None:
+    """The `tokenizer.json` that is there: weights are not needed beside it."""
+    for file in (place, place / "tokenizer.json"):
         if file.suffix == ".json" and file.is_file():
             return file
     return None
 
 
-def _check_name(name: str) -> None:
-    """As the model's room does it, but with a hint for one who has no use for weights."""
+def _checked(name: str) -> str:
+    """A MODEL; of one on the hub the file that is needed, and no weights. Raises UsageError for a name of nothing."""
     from sapwood.model import check_name
 
     try:
@@ -53,8 +59,6 @@ def _check_name(name: str) -> None:
     except (ModelError, UsageError):
         hint = f"give {_FORMS}"
         if name.count("/") == 1 and not name.startswith((".", "~", "/")):
-            hint = (
-                f"for a tokenizer of the Hugging Face hub: hf download {name} tokenizer.json --local-dir FOLDER, then "
-                f"--tokenizer FOLDER; else {hint}"
-            )
+            hint = f"hf:{name} fetches its tokenizer.json from the Hugging Face hub; else {hint}"
         raise UsageError(f"--tokenizer: there is no tokenizer {name!r}", hint=hint) from None
+    return f"{name}:tokenizer.json" if name.startswith("hf:") and name.count(":") == 1 else name
