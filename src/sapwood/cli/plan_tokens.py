@@ -11,9 +11,7 @@ from sapwood.sim import Progress, Tokenize, text_bytes
 if TYPE_CHECKING:
     from sapwood.model import VocabSource
 
-_FORMS = (
-    "`bytes`, a tokenizer.json or its folder, or a model as `sapwood serve` takes it, such as smollm2-135m"
-)
+_FORMS = "`bytes`, a tokenizer.json or its folder, or a model: smollm2-135m, hf:org/name or a path"
 
 
 def tokenizer_named(name: str | None, progress: Progress) -> Tokenize | None:
