@@ -379,7 +379,7 @@ def test_a_log_of_usage_alone_is_planned_with_what_is_assumed_on_top(tmp_path: P
 
 
 def test_answers_that_nobody_knows_are_as_long_as_is_said(tmp_path: Path, capsys: Out) -> None:
-    rows = [{"prompt": "p" * 400, "max_tokens": 50}, {"prompt": "q" * 400}]
+    rows: list[dict[str, Any]] = [{"prompt": "p" * 400, "max_tokens": 50}, {"prompt": "q" * 400}]
     path, arguments = str(jsonl(tmp_path / "bare.jsonl", rows)), ("--capacity", "8k", "--timed", "0")
     told = [
         document(capsys, path, *arguments, "--policy", "lru", *more)["trace"]
