@@ -55,6 +55,12 @@ def test_nothing_is_fetched() -> None:
     assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)\)", html))
 
 
+def test_what_is_assumed_stands_before_the_figures() -> None:
+    whole = report(GOALS)
+    page = as_html(replace(whole, traffic=replace(whole.traffic, assumed=("4 bytes <a token>",))))
+    assert page.index("Assumed: 4 bytes &lt;a token&gt;.") < page.index("<h2>")
+
+
 def test_the_same_report_gives_the_same_bytes() -> None:
     assert as_html(report(GOALS)) == as_html(report(GOALS))
 

@@ -89,3 +89,9 @@ def test_a_hit_rate_is_told_by_several_definitions() -> None:
 
 def test_lines_fit_a_wide_terminal() -> None:
     assert max(len(line) for line in as_text(report(Goals(ttft_p95=4.0, hit_rate=0.5))).splitlines()) <= 120
+
+
+def test_what_is_assumed_comes_right_behind_the_answer() -> None:
+    whole = report(Goals(ttft_p95=4.0))
+    lines = as_text(replace(whole, traffic=replace(whole.traffic, assumed=("4 bytes a token",)))).splitlines()
+    assert lines[1] == "assumed: 4 bytes a token"

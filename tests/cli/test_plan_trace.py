@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sapwood.cli import main
+from sapwood.cli.plan_study import counted
 from sim.files import jsonl
 from sim.test_recorded import captured, crowd
 
@@ -329,7 +330,8 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
         (["t", "--html", "no/such/place.html"], "there is no folder no/such"),
         (["t", "--html", "."], "--html: . is a folder"),
         (["no/such.jsonl"], "cannot read no/such.jsonl"),
-        (["TRACE", "--budget", "20"], "a budget of money needs the price of a device\n\nhint: give --price"),
+        (["t", "--budget", "20"], "a budget of money needs the price of a device\n\nhint: give --price"),
+        (["t", "--output-tokens", "x"], "--output-tokens is 'x'; it must be a whole number"),
         (
             ["TRACE", "--capacity", "10M", "--hit-rate", "0.5"],
             "--capacity: 10,000,000 tokens are more than the 426,784 that a replica of h100 has\n\n"
@@ -338,10 +340,13 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
         (["TRACE", "--ttft-p95", "5s", "--timed", "0"], "goals need simulations"),
         (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT is 0 s"),
         (
-            ["TRACE", "--model-shape", "llama-3-70b"],
+            ["t", "--model-shape", "llama-3-70b"],
             "take 141 GB; h100 has 80 GB, of which weights and KV may take 72",
         ),
-        (["TRACE", "--tokenizer", "nosuch"], "no model is called 'nosuch'"),
+        (
+            ["t", "--tokenizer", "nosuch"],
+            "there is no tokenizer 'nosuch'\n\nhint: give `bytes`, a tokenizer.json",
+        ),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_is_right(
@@ -363,3 +368,33 @@ def test_ctrl_c_ends_it_with_130(trace: str, monkeypatch: pytest.MonkeyPatch, ca
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith("sapwood: interrupted\n")
+
+
+def test_a_log_of_usage_alone_is_planned_with_what_is_assumed_on_top(tmp_path: Path, capsys: Out) -> None:
+    rows = [{"ts": 1795946400 + at, "prompt_tokens": 600, "completion_tokens": 80} for at in range(8)]
+    arguments = ("--capacity", "8k", "--timed", "0", "--policy", "lru")
+    found = document(capsys, str(jsonl(tmp_path / "usage.jsonl", rows)), *arguments)
+    assert (found["trace"]["prompt_tokens"], found["trace"]["output_tokens"]) == (4800, 640)
+    assert found["trace"]["assumed"][0].startswith("arrivals and lengths only")
+
+
+def test_answers_that_nobody_knows_are_as_long_as_is_said(tmp_path: Path, capsys: Out) -> None:
+    rows: list[dict[str, Any]] = [{"prompt": "p" * 400, "max_tokens": 50}, {"prompt": "q" * 400}]
+    path, arguments = str(jsonl(tmp_path / "bare.jsonl", rows)), ("--capacity", "8k", "--timed", "0")
+    told = [
+        document(capsys, path, *arguments, "--policy", "lru", *more)["trace"]
+        for more in ((), ("--output-tokens", "70"))
+    ]
+    assert [each["output_tokens"] for each in told] == [50 + 256, 50 + 70]
+    assert [each["prompt_tokens"] for each in told] == [200, 200]
+    assert told[0]["assumed"][0].startswith("token counts are guessed, 4 bytes a token")
+    assert told[0]["assumed"][1].startswith(
+        "2 answers are of unknown length and taken as 256 tokens each, 1 of them"
+    )
+
+
+@pytest.mark.parametrize("unit", [1, 512])
+def test_rates_are_told_that_differ_for_blocks_of_that_size(unit: int) -> None:
+    names = [definition.name for definition in counted(unit)]
+    assert names[:2] == ["token", "token, prompts only"]
+    assert ("token, whole blocks" in names) == ("block" in names) == (unit > 1)

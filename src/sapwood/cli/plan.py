@@ -220,9 +220,19 @@ def plan(
         str | None,
         typer.Option(
             "--tokenizer",
-            metavar="MODEL|bytes",
-            help="For traces that hold texts; default: bytes.",
+            metavar="PATH|MODEL|bytes",
+            help="For traces that hold texts: a tokenizer.json, its folder, or a model; default: by their usage, or 4 "
+            "bytes a token.",
             parser=filled("--tokenizer"),
+        ),
+    ] = None,
+    output_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--output-tokens",
+            metavar="N",
+            help="Of each answer of unknown length; default: the mean of the known ones, or 256.",
+            parser=whole("--output-tokens", 0, 10**6),
         ),
     ] = None,
     seed: Annotated[
@@ -310,6 +320,7 @@ def plan(
         "--chunk-tokens": chunk_tokens,
         "--max-running": max_running,
         "--tokenizer": tokenizer,
+        "--output-tokens": output_tokens,
         "--seed": seed,
         "--in-a-row": in_a_row or None,
         "--limit": limit,
@@ -363,6 +374,7 @@ def plan(
         timed=timed,
         full=full,
         workers=workers,
+        output_tokens=output_tokens,
         seed=seed or 0,
         in_a_row=in_a_row,
         served=tuple(served.notes(of_trace)),
@@ -372,9 +384,7 @@ def plan(
         command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )
-    plan_trace(
-        ask, tokenizer=tokenizer or "bytes", html=None if html is None else Path(html), as_document=json
-    )
+    plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
     return None
 
 

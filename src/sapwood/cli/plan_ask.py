@@ -57,7 +57,7 @@ class Ask:
     capacities, policies: of the curves; none of them is those that suit the trace.
     page_size, schedule_policy, routing, replicas: held, where they are given.
     timed: so many requests in a row, the busiest, are simulated in time; None is as many as are soon done, 0 none.
-    seed, in_a_row: as in `read_trace`.
+    output_tokens, seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
     served: what is known, and what not, of the server that wrote the trace.
@@ -82,6 +82,7 @@ class Ask:
     limit: int | None = None
     duration: float | None = None
     timed: int | None = None
+    output_tokens: int | None = None
     seed: int = 0
     in_a_row: bool = False
     full: bool = False
@@ -89,6 +90,12 @@ class Ask:
     command: str = ""
     served: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raises UsageError for weights that fill the memory, and for a budget of money without a price."""
+        fits, price = self.most_tokens > 0, self.hardware.price_per_hour
+        if fits and self.budget.price_per_hour is not None and price is None:
+            raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
 
     @property
     def kv_bytes(self) -> float:

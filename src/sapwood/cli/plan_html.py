@@ -63,6 +63,7 @@ def _answer(report: Report) -> Iterator[str]:
         verdict = '<b class="good">met</b>' if met else '<b class="bad">not met</b>'
         yield f'<p class="soft">Goals: {escape(words.goals(report.goals, report.machine))}: {verdict}</p>'
     traffic = report.traffic
+    yield from (f'<p class="soft">Assumed: {escape(each)}.</p>' for each in traffic.assumed)
     times = f" Times: {report.machine.cost}." if report.timed else ""
     yield (
         f'<p class="soft">{traffic.requests:,} requests in {words.seconds(traffic.seconds)}, '

@@ -37,10 +37,10 @@ SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
 """Policies whose curves are drawn where nobody asks for others."""
 COUNTED = (
     Definition(),
+    Definition(replies=False),
     Definition(tail=False),
     Definition("block"),
     Definition("request"),
-    Definition(replies=False),
 )
 """Definitions of a hit rate by which published ones differ, each shown; the first is that of all other figures."""
 SIZES = 10
@@ -167,9 +167,10 @@ class Study:
             self.stored_tokens,
             tuple(
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
-                for rate in unbounded_rates(trace, COUNTED)
+                for rate in unbounded_rates(trace, counted(trace.unit_tokens))
             ),
             (*trace.notes, *self._warnings(), *self._refusals()),
+            trace.assumed,
         )
 
     def _warnings(self) -> Iterator[str]:
@@ -253,6 +254,13 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
             f"{ask.model.name} has {ask.model.kv_heads} KV heads: with tensor parallelism over more devices these keep "
             "copies of the KV, so less fits than is told"
         )
+
+
+def counted(unit_tokens: int) -> tuple[Definition, ...]:
+    """Those that differ for blocks of such a size: one token is never unfinished."""
+    if unit_tokens > 1:
+        return COUNTED
+    return tuple(each for each in COUNTED if each.tail and each.weighting != "block")
 
 
 def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:

@@ -20,6 +20,8 @@ def as_text(report: Report) -> str:
 
 def _answer(report: Report) -> Iterator[str]:
     yield from _wrapped(words.headline(report))
+    for assumed in report.traffic.assumed:
+        yield from _wrapped(f"assumed: {assumed}")
     if report.goals.given:
         yield f"  goals   {words.goals(report.goals, report.machine)}"
     if report.plan is not None:

@@ -20,7 +20,7 @@ from sapwood.errors import UsageError
 from sapwood.sim import Progress, read_trace
 
 
-def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool) -> None:
+def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_document: bool) -> None:
     """The report on stdout, as text or as JSON, and as a page in `html`. Raises UsageError."""
     talk = Talk()
     if html is not None:
@@ -37,11 +37,14 @@ def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool
         print(as_text(report), end="")
 
 
-def study(ask: Ask, tokenizer: str, progress: Progress) -> Report:
-    """Takes as long as curves and simulations need. Raises UsageError."""
-    progress(f"reading: {ask.path}")
+def study(ask: Ask, tokenizer: str | None, progress: Progress) -> Report:
+    """Takes as long as curves and simulations need; what no trace makes good is refused before. Raises UsageError."""
+    ask.check()
     tokenize = tokenizer_named(tokenizer, progress)
-    trace = read_trace(ask.path, tokenize=tokenize, seed=ask.seed, in_a_row=ask.in_a_row)
+    progress(f"reading: {ask.path}")
+    trace = read_trace(
+        ask.path, tokenize=tokenize, output_tokens=ask.output_tokens, seed=ask.seed, in_a_row=ask.in_a_row
+    )
     progress(f"counting: {len(trace):,} requests")
     found = Study.of(ask, trace)
     timed = TimedStudy.of(found, progress)
