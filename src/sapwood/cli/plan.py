@@ -23,6 +23,7 @@ from sapwood.cli.plan_ask import (
     share,
     timed_of,
 )
+from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, model_of, weights_of
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
 
@@ -135,6 +136,24 @@ def plan(
             parser=filled("--model-shape"),
         ),
     ] = None,
+    weights: Annotated[
+        str | int | None,
+        typer.Option(
+            "--weights",
+            metavar=f"{'|'.join(WEIGHTS)}|SIZE",
+            help="How they are stored, or what all take: 35GB; default: as the config says.",
+            parser=weights_of("--weights"),
+        ),
+    ] = None,
+    kv_dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--kv-dtype",
+            metavar="|".join(KV_DTYPES),
+            help="Of keys and values; default: bf16.",
+            parser=one_of("--kv-dtype", KV_DTYPES),
+        ),
+    ] = None,
     hardware: Annotated[
         str | None,
         typer.Option(
@@ -159,7 +178,21 @@ def plan(
     ] = None,
     mfu: Annotated[
         float | None,
-        typer.Option("--mfu", metavar="SHARE", help="Of the peak, reached.", parser=real("--mfu", 0.001, 1)),
+        typer.Option(
+            "--mfu",
+            metavar="SHARE",
+            help="Of the peak, reached; default: 0.5.",
+            parser=real("--mfu", 0.001, 1),
+        ),
+    ] = None,
+    mbu: Annotated[
+        float | None,
+        typer.Option(
+            "--mbu",
+            metavar="SHARE",
+            help="Of the bandwidth, reached; default: 0.8.",
+            parser=real("--mbu", 0.001, 1),
+        ),
     ] = None,
     bandwidth: Annotated[
         int | None,
@@ -174,7 +207,7 @@ def plan(
         str | None,
         typer.Option(
             "--cost",
-            metavar="formula|FILE",
+            metavar="formula|text|FILE",
             help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
             parser=filled("--cost"),
         ),
@@ -298,10 +331,13 @@ def plan(
         "--schedule-policy": schedule_policy,
         "--routing": routing,
         "--model-shape": model_shape,
+        "--weights": weights,
+        "--kv-dtype": kv_dtype,
         "--hardware": hardware,
         "--devices": devices,
         "--peak": peak,
         "--mfu": mfu,
+        "--mbu": mbu,
         "--bandwidth": bandwidth,
         "--cost": cost,
         "--memory": memory,
@@ -326,7 +362,6 @@ def plan(
     from sapwood.cli.plan_cost import assumed, cost_named
     from sapwood.cli.plan_hardware import replica_of
     from sapwood.cli.plan_trace import plan_trace
-    from sapwood.sim import shape_named
 
     values = {
         "capacities": None if capacity is None else amounts("--capacity")(capacity),
@@ -335,12 +370,13 @@ def plan(
         "max_running": max_running,
         "budget": budget,
     }
-    model = shape_named(model_shape or MODEL)
+    model = model_of(model_shape or MODEL, weights, kv_dtype)
     said = {
         "peak_flops": None if peak is None else peak * 1e12,
         "bandwidth": bandwidth,
         "memory_bytes": memory,
         "mfu": mfu,
+        "mbu": mbu,
         "memory_utilization": memory_utilization,
         "price_per_hour": price,
     }
