@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, model_of, weights_of
+from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, Weights, model_of, weights_of
 from sapwood.errors import UsageError
 from sapwood.sim.config_shape import KvName
 from sapwood.sim.packing import WeightsName
@@ -18,8 +18,8 @@ def test_the_formats_are_those_of_the_simulator() -> None:
 
 
 def test_weights_are_a_format_or_what_they_take() -> None:
-    assert weights_of("--weights")("fp8") == "fp8"
-    assert weights_of("--weights")("35GB") == 35 * 10**9
+    assert weights_of("--weights")("fp8") == Weights("fp8")
+    assert weights_of("--weights")("35GB") == Weights(bytes=35 * 10**9)
 
 
 @pytest.mark.parametrize(("value", "hint"), [("fp-8", "did you mean fp8?"), ("heavy", None)])
@@ -30,7 +30,8 @@ def test_what_is_neither_is_told(value: str, hint: str | None) -> None:
 
 
 def test_a_model_as_it_is_stored() -> None:
-    shape = model_of("llama-3-8b", "fp8", "fp8")
+    shape = model_of("llama-3-8b", Weights("fp8"), "fp8")
     assert shape.kv_bytes_per_token == 65_536
     assert shape.bytes_of_weights == pytest.approx(8_030_261_248 + 2 * 128256 * 4096, rel=1e-3)
+    assert model_of("llama-3-8b", Weights(bytes=5 * 10**9), None).bytes_of_weights == 5e9
     assert model_of("llama-3-8b", None, None).bytes_of_weights == 2 * 8_030_261_248

@@ -23,7 +23,7 @@ from sapwood.cli.plan_ask import (
     share,
     timed_of,
 )
-from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, model_of, weights_of
+from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, Weights, model_of, weights_of
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
 
@@ -137,7 +137,7 @@ def plan(
         ),
     ] = None,
     weights: Annotated[
-        str | int | None,
+        Weights | None,
         typer.Option(
             "--weights",
             metavar=f"{'|'.join(WEIGHTS)}|SIZE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sapwood.cli.flags import nearest
@@ -18,14 +19,22 @@ KV_DTYPES = ("f32", "f16", "bf16", "fp8", "int8", "q8")
 """`KvName`, likewise."""
 
 
-def weights_of(flag: str) -> Callable[[Any], str | int]:
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One of both: a format, or bytes of all."""
+
+    format: str | None = None
+    bytes: int | None = None
+
+
+def weights_of(flag: str) -> Callable[[Any], Weights]:
     """Reads a format, or bytes of all weights (`35GB`). What it gives back raises UsageError."""
 
-    def read(value: Any) -> str | int:
+    def read(value: Any) -> Weights:
         if value in WEIGHTS:
-            return str(value)
+            return Weights(str(value))
         try:
-            return parse_size(str(value))
+            return Weights(bytes=parse_size(str(value)))
         except UsageError:
             meant = nearest(str(value), WEIGHTS)
             raise UsageError(
@@ -36,8 +45,9 @@ def weights_of(flag: str) -> Callable[[Any], str | int]:
     return read
 
 
-def model_of(name: str, weights: str | int | None, kv: str | None) -> ModelShape:
+def model_of(name: str, weights: Weights | None, kv: str | None) -> ModelShape:
     """Raises UsageError."""
     from sapwood.sim import shape_named
 
-    return shape_named(name, weights, kv or "bf16")  # type: ignore[arg-type]
+    stored = None if weights is None else weights.format or weights.bytes
+    return shape_named(name, stored, kv or "bf16")  # type: ignore[arg-type]
