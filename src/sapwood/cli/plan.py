@@ -23,7 +23,7 @@ from sapwood.cli.plan_ask import (
     share,
     timed_of,
 )
-from sapwood.cli.plan_model import KV_DTYPES, WEIGHTS, Weights, model_of, weights_of
+from sapwood.cli.plan_model import KvDtype, StoredAs, model_of
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
 
@@ -132,34 +132,18 @@ def plan(
         typer.Option(
             "--model-shape",
             metavar="NAME|FILE",
-            help=f"A known name, or a config.json; default: {MODEL}.",
+            help=f"A name of docs/plan.md's table, or a config.json; default: {MODEL}.",
             parser=filled("--model-shape"),
         ),
     ] = None,
-    weights: Annotated[
-        Weights | None,
-        typer.Option(
-            "--weights",
-            metavar=f"{'|'.join(WEIGHTS)}|SIZE",
-            help="How they are stored, or what all take: 35GB; default: as the config says.",
-            parser=weights_of("--weights"),
-        ),
-    ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--kv-dtype",
-            metavar="|".join(KV_DTYPES),
-            help="Of keys and values; default: bf16.",
-            parser=one_of("--kv-dtype", KV_DTYPES),
-        ),
-    ] = None,
+    weights: StoredAs = None,
+    kv_dtype: KvDtype = None,
     hardware: Annotated[
         str | None,
         typer.Option(
             "--hardware",
             metavar="NAME",
-            help=f"A device of a replica; default: {HARDWARE}.",
+            help=f"A device of a replica, likewise; default: {HARDWARE}.",
             parser=filled("--hardware"),
         ),
     ] = None,
@@ -179,19 +163,13 @@ def plan(
     mfu: Annotated[
         float | None,
         typer.Option(
-            "--mfu",
-            metavar="SHARE",
-            help="Of the peak, reached; default: 0.5.",
-            parser=real("--mfu", 0.001, 1),
+            "--mfu", metavar="SHARE", help="Of the peak; default: 0.5.", parser=real("--mfu", 0.001, 1)
         ),
     ] = None,
     mbu: Annotated[
         float | None,
         typer.Option(
-            "--mbu",
-            metavar="SHARE",
-            help="Of the bandwidth, reached; default: 0.8.",
-            parser=real("--mbu", 0.001, 1),
+            "--mbu", metavar="SHARE", help="Of bandwidth; default: 0.8.", parser=real("--mbu", 0.001, 1)
         ),
     ] = None,
     bandwidth: Annotated[

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sapwood.cli.flags import nearest
+import typer
+
+from sapwood.cli.flags import nearest, one_of
 from sapwood.errors import UsageError
 from sapwood.units import parse_size
 
@@ -51,3 +53,23 @@ def model_of(name: str, weights: Weights | None, kv: str | None) -> ModelShape:
 
     stored = None if weights is None else weights.format or weights.bytes
     return shape_named(name, stored, kv or "bf16")  # type: ignore[arg-type]
+
+
+StoredAs = Annotated[
+    Weights | None,
+    typer.Option(
+        "--weights",
+        metavar=f"{'|'.join(WEIGHTS)}|SIZE",
+        help="How they are stored, or what all take: 35GB; default: as the config says.",
+        parser=weights_of("--weights"),
+    ),
+]
+KvDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-dtype",
+        metavar="|".join(KV_DTYPES),
+        help="Of keys and values; default: bf16.",
+        parser=one_of("--kv-dtype", KV_DTYPES),
+    ),
+]
