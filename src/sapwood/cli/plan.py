@@ -23,6 +23,7 @@ from sapwood.cli.plan_ask import (
     share,
     timed_of,
 )
+from sapwood.cli.plan_model import KvDtype, StoredAs, model_of
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
 
@@ -131,16 +132,18 @@ def plan(
         typer.Option(
             "--model-shape",
             metavar="NAME|FILE",
-            help=f"A known name, or a config.json; default: {MODEL}.",
+            help=f"A name of docs/plan.md's table, or a config.json; default: {MODEL}.",
             parser=filled("--model-shape"),
         ),
     ] = None,
+    weights: StoredAs = None,
+    kv_dtype: KvDtype = None,
     hardware: Annotated[
         str | None,
         typer.Option(
             "--hardware",
             metavar="NAME",
-            help=f"A device of a replica; default: {HARDWARE}.",
+            help=f"A device of a replica, likewise; default: {HARDWARE}.",
             parser=filled("--hardware"),
         ),
     ] = None,
@@ -159,7 +162,15 @@ def plan(
     ] = None,
     mfu: Annotated[
         float | None,
-        typer.Option("--mfu", metavar="SHARE", help="Of the peak, reached.", parser=real("--mfu", 0.001, 1)),
+        typer.Option(
+            "--mfu", metavar="SHARE", help="Of the peak; default: 0.5.", parser=real("--mfu", 0.001, 1)
+        ),
+    ] = None,
+    mbu: Annotated[
+        float | None,
+        typer.Option(
+            "--mbu", metavar="SHARE", help="Of bandwidth; default: 0.8.", parser=real("--mbu", 0.001, 1)
+        ),
     ] = None,
     bandwidth: Annotated[
         int | None,
@@ -174,7 +185,7 @@ def plan(
         str | None,
         typer.Option(
             "--cost",
-            metavar="formula|FILE",
+            metavar="formula|text|FILE",
             help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
             parser=filled("--cost"),
         ),
@@ -308,10 +319,13 @@ def plan(
         "--schedule-policy": schedule_policy,
         "--routing": routing,
         "--model-shape": model_shape,
+        "--weights": weights,
+        "--kv-dtype": kv_dtype,
         "--hardware": hardware,
         "--devices": devices,
         "--peak": peak,
         "--mfu": mfu,
+        "--mbu": mbu,
         "--bandwidth": bandwidth,
         "--cost": cost,
         "--memory": memory,
@@ -338,7 +352,6 @@ def plan(
     from sapwood.cli.plan_cost import assumed, cost_named
     from sapwood.cli.plan_hardware import replica_of
     from sapwood.cli.plan_trace import plan_trace
-    from sapwood.sim import shape_named
 
     served = served_by(Path(trace or ""))
     values = {
@@ -348,12 +361,13 @@ def plan(
         "max_running": max_running or served.max_running,
         "budget": budget,
     }
-    model = shape_named(model_shape or served.model or MODEL)
+    model = model_of(model_shape or served.model or MODEL, weights, kv_dtype)
     said = {
         "peak_flops": None if peak is None else peak * 1e12,
         "bandwidth": bandwidth,
         "memory_bytes": memory,
         "mfu": mfu,
+        "mbu": mbu,
         "memory_utilization": memory_utilization,
         "price_per_hour": price,
     }

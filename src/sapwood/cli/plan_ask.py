@@ -111,7 +111,7 @@ class Ask:
                 f"the weights of {self.model.name} take {self.model.bytes_of_weights / 1e9:.0f} GB; "
                 f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB, of which weights and KV may take "
                 f"{self.hardware.usable_bytes / 1e9:.0f}",
-                hint="take more --devices for a replica, or larger --hardware",
+                hint="take more --devices for a replica, larger --hardware, or --weights that are smaller",
             )
         return int(room / self.kv_bytes)
 

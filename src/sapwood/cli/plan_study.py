@@ -19,6 +19,7 @@ from sapwood.sim import (
     FlopCost,
     Progress,
     Rent,
+    RooflineCost,
     Segments,
     Trace,
     beyond_context,
@@ -246,7 +247,7 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
     if devices == 1:
         return
     times = "times are those that were measured, on as many devices or not"
-    if isinstance(ask.cost, FlopCost):
+    if isinstance(ask.cost, FlopCost | RooflineCost):
         times = "no network between them is modelled, so times are at their best"
     yield f"a replica spans {devices} devices: memory, peak and bandwidth are {devices} times those of one; {times}"
     if devices > ask.model.kv_heads:
