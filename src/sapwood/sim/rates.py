@@ -57,7 +57,7 @@ class Definition:
     @property
     def text(self) -> str:
         """One line, to print beside the number."""
-        tail = "counts" if self.tail else "is left out, reused or not, which can raise the rate"
+        tail = "counts" if self.tail else "does not count"
         replies = "replies are cached" if self.replies else "replies are not cached"
         last = "may be reused" if self.last else "is always computed"
         return (
