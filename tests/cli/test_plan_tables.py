@@ -103,6 +103,11 @@ def test_bars_are_on_one_scale_with_the_goal_and_coloured_by_their_own() -> None
     assert (late.good, late.bars["p95"].good, late.bars["hit rate"].good) == (False, False, True)
 
 
+def test_a_goal_beside_bars_has_the_digits_that_it_was_given_with() -> None:
+    scales = what_if_table(report(Goals(ttft_p95=4.0004, hit_rate=0.14966))).scales
+    assert (scales["p95"].goal, scales["hit rate"].goal) == ("≤ 4.0004 s", "≥ 14.966 %")
+
+
 def test_bars_without_a_goal_have_no_colour_and_no_mark() -> None:
     table = what_if_table(PLANNED)
     assert {row.bars["hit rate"].good for row in table.rows} == {None}

@@ -114,7 +114,7 @@ def _ttft(axes: Any, outcomes: Mapping[str, Outcome], goal: float | None) -> Non
     axes.axhline(95, color=SOFT, linewidth=0.8, linestyle=":")
     if goal is not None:
         axes.axvline(goal, color=INK, linewidth=1, linestyle=":")
-        _note(axes, f"goal {words.seconds(goal)}", (goal, 4), (4, 0))
+        _note(axes, f"goal {words.exact_seconds(goal)}", (goal, 4), (4, 0))
     axes.set_xscale("log")
     axes.set_ylim(0, 102)
     axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5))

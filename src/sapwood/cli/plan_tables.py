@@ -39,13 +39,17 @@ def curve_table(report: Report) -> Table:
 
 def what_if_table(report: Report) -> Table:
     """A row for each change, the first as planned; bars are of what goals can be of, each on a scale from 0."""
-    outcomes = [each.row.outcome for each in report.what_ifs]
-    longest = _longest([each.ttft_p95 for each in outcomes], report.goals.ttft_p95)
-    most = _longest([each.hit_rate for each in outcomes], report.goals.hit_rate)
+    outcomes, goals = [each.row.outcome for each in report.what_ifs], report.goals
+    longest = _longest([each.ttft_p95 for each in outcomes], goals.ttft_p95)
+    most = _longest([each.hit_rate for each in outcomes], goals.hit_rate)
     header = ("", "hit rate", *_TIMES, "TPOT p50", "busiest", "refused", "goals")
     scales = {
-        "hit rate": _scale(most, report.goals.hit_rate, words.percent, "≥"),
-        "p95": _scale(longest, report.goals.ttft_p95, words.seconds, "≤"),
+        "hit rate": _scale(
+            words.percent(most), most, goals.hit_rate, lambda goal: f"≥ {words.exact_percent(goal)}"
+        ),
+        "p95": _scale(
+            words.seconds(longest), longest, goals.ttft_p95, lambda goal: f"≤ {words.exact_seconds(goal)}"
+        ),
     }
     return Table.of(header, [_what_if(report, each, longest, most) for each in report.what_ifs], scales)
 
@@ -55,10 +59,8 @@ def _longest(values: Sequence[float], goal: float | None) -> float:
     return max((value for value in (*values, goal or 0.0) if math.isfinite(value)), default=0.0) or 1.0
 
 
-def _scale(longest: float, goal: float | None, show: Callable[[float], str], sign: str) -> Scale:
-    if goal is None:
-        return Scale(show(longest))
-    return Scale(show(longest), f"{sign} {show(goal)}", goal / longest)
+def _scale(top: str, longest: float, goal: float | None, show: Callable[[float], str]) -> Scale:
+    return Scale(top) if goal is None else Scale(top, show(goal), goal / longest)
 
 
 def shift_table(report: Report) -> Table:

@@ -39,14 +39,24 @@ def goals(goals: Goals, machine: Machine) -> str:
     """`TTFT p95 ≤ 5 s, hit rate ≥ 80.0 %`, with as many digits as were given."""
     parts: list[str] = []
     if goals.ttft_p95 is not None:
-        parts.append(f"TTFT p95 ≤ {numbers.exact(goals.ttft_p95, seconds, 3)}")
+        parts.append(f"TTFT p95 ≤ {exact_seconds(goals.ttft_p95)}")
     if goals.hit_rate is not None:
-        parts.append(f"hit rate ≥ {numbers.exact(goals.hit_rate, percent, 1)}")
+        parts.append(f"hit rate ≥ {exact_percent(goals.hit_rate)}")
     if goals.price_per_hour is not None:
         parts.append(f"at most {numbers.exact(goals.price_per_hour, money, 2)} an hour")
     if goals.total_tokens is not None:
         parts.append(f"at most {gigabytes(machine.gigabytes(goals.total_tokens))} of KV in all")
     return ", ".join(parts)
+
+
+def exact_seconds(goal: float) -> str:
+    """As it was given."""
+    return numbers.exact(goal, seconds, 3)
+
+
+def exact_percent(goal: float) -> str:
+    """As it was given."""
+    return numbers.exact(goal, percent, 1)
 
 
 def price(plan: Plan, machine: Machine) -> str:
