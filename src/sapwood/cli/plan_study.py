@@ -223,7 +223,7 @@ class Study:
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
         if self._rent is not None:
-            told["per 1M"] = (
+            told["price per 1M"] = (
                 "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
                 "not reused (of refused requests too) keeps busy if that is more, for as long as the trace takes; "
                 "decoding may need more"
