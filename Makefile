@@ -10,6 +10,9 @@ PY := $(VENV)/bin/python
 CLIENTS := $(patsubst tests/clients/%.txt,$(VENV)/clients/%/.ready,$(wildcard tests/clients/*.txt))
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard src/sapwood/model/kernels/*)
 
+# Where it is set, each of the processes that tests start compiles all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve test fuzz check bench peers clean
 
 serve: $(VENV)/.installed
@@ -49,11 +52,12 @@ $(VENV)/.installed: $(PY) $(SOURCES)
 	$(PY) -m pip install --quiet --editable .
 	touch $@
 
-# torch by its exact version: any other spelling may fetch gigabytes of CUDA.
-$(VENV)/.test-ready: $(VENV)/.installed
+# torch by its exact version: any other spelling may fetch gigabytes of CUDA. One build serves both marks: a second
+# one would compile all of it anew.
+$(VENV)/.test-ready: $(PY) $(SOURCES)
 	$(PY) -m pip install --quiet "torch==2.13.0"
 	$(PY) -m pip install --quiet --editable ".[test]"
-	touch $@
+	touch $(VENV)/.installed $@
 
 # Releases of clients that are not the tests' own: each in a folder that goes before them, for what a test starts.
 $(VENV)/clients/%/.ready: tests/clients/%.txt | $(VENV)/.test-ready

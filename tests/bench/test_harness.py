@@ -279,7 +279,7 @@ def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], arguments: 
 
 
 def test_without_json_stdout_has_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cache", "--quick"]) == 0
+    assert main(["cache", "--quick", "--cases", "operations"]) == 0
     lines = capsys.readouterr().out.splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert lines[: len(table)] == table
@@ -288,10 +288,11 @@ def test_without_json_stdout_has_the_table_alone(capsys: pytest.CaptureFixture[s
 
 
 def test_a_document_shows_the_command_as_it_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cache", "--quick", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["command"] == "python -m bench cache --quick --json"
-    assert main(["cache", "--quick", "--json"], ["sapwood", "bench", "--quick", "cache", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["command"] == "sapwood bench --quick cache --json"
+    given = ["cache", "--quick", "--json", "--cases", "bookkeeping"]
+    assert main(given) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == f"python -m bench {' '.join(given)}"
+    assert main(given, ["sapwood", "bench", "--quick", *given]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == f"sapwood bench --quick {' '.join(given)}"
 
 
 def test_nothing_is_started_for_a_peer_that_is_not_there(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from cache.helpers import begin, nodes_of, radix_of, span, store, toks
 from sapwood.cache import PrefixCache
-from sapwood.cache.check import Claims
+from sapwood.cache.check import FEW, Claims
 from sapwood.cache.node import Node
 from sapwood.errors import BooksError
 
@@ -30,6 +31,34 @@ def test_a_page_without_owner_is_named() -> None:
 def test_an_unknown_page_is_named() -> None:
     with pytest.raises(BooksError, match="page 3 of node a is not one of 3"):
         Claims(3).claim(toks(3), "node a")
+
+
+@pytest.mark.parametrize("count", [FEW, FEW + 1, 4 * FEW])
+@pytest.mark.parametrize(
+    ("at", "page", "told"),
+    [
+        (20, 999, "page 999 of node b is not one of 500"),
+        (20, -1, "page -1 of node b is not one of 500"),
+        (20, 103, "page 103 belongs to node b and to node b"),
+        (20, 0, "page 0 belongs to node a and to node b"),
+    ],
+)
+def test_many_pages_are_claimed_as_few_are(count: int, at: int, page: int, told: str) -> None:
+    claims = Claims(500)
+    claims.claim(toks(0), "node a")
+    pages = np.arange(100, 100 + count, dtype=np.int32)
+    pages[at] = page
+    with pytest.raises(BooksError, match=told):
+        claims.claim(pages, "node b")
+
+
+def test_of_many_pages_each_is_claimed() -> None:
+    claims = Claims(4 * FEW)
+    claims.claim(np.arange(1, 4 * FEW, dtype=np.int32)[::-1], "node a")
+    with pytest.raises(BooksError, match="page 0 belongs to nobody, and 0 more do"):
+        claims.settle()
+    with pytest.raises(BooksError, match=f"page {4 * FEW - 1} belongs to node a and to node b"):
+        claims.claim(toks(4 * FEW - 1), "node b")
 
 
 def damaged(damage: Callable[[PrefixCache], None]) -> PrefixCache:

@@ -34,6 +34,7 @@ def test_exactly_what_is_left_can_be_had_and_not_one_more() -> None:
         (toks(0, 3), "page 3 cannot be freed: it is free already"),
         (toks(1, 0, 1), "page 1 cannot be freed: it is named twice"),
         (toks(2, -1), "page -1 cannot be freed: it is not one of 4"),
+        (toks(0, 1, 0, 1), "4 pages are freed; 3 are handed out"),
         (toks(4), "page 4 cannot be freed: it is not one of 4"),
         (np.array([0, 2**32 + 1]), "page ids are int64; they must be int32"),
     ],

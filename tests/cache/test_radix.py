@@ -97,8 +97,7 @@ def test_looking_changes_nothing_at_all() -> None:
 
     def snapshot() -> list[object]:
         nodes = [
-            (id(n), repr(n), n.key, n.used, n.hits, n.rank, n.place, n.pages.view.tolist())
-            for n in nodes_of(cache)
+            (id(n), repr(n), n.key, n.used, n.hits, n.rank, n.pages.view.tolist()) for n in nodes_of(cache)
         ]
         ghosts = [
             (id(n), n.used, n.hits) for root in index.roots.values() for n in root.subtree() if n.is_ghost

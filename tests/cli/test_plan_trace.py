@@ -142,7 +142,7 @@ def test_another_replica_has_other_room_and_times(trace: str, capsys: Out) -> No
     small = document(capsys, trace, "--capacity", "40k", "--model-shape", "smollm2-135m", "--hardware", "l4")
     large = document(capsys, trace, "--capacity", "40k", "--model-shape", "smollm2-135m", "--peak", "1000")
     assert small["machine"]["kv_bytes"] == large["machine"]["kv_bytes"] == 2 * 30 * 3 * 64 * 2
-    assert large["machine"]["hardware"] == "h100, changed"
+    assert large["machine"]["hardware"] == "h100 with 1000 TFLOP/s"
     assert small["rows"][0]["ttft_p50_ms"] > large["rows"][0]["ttft_p50_ms"]
 
 
@@ -280,7 +280,7 @@ def test_a_replica_may_span_devices(trace: str, tmp_path: Path, capsys: Out) -> 
         (540_000_000 - weights) // kv,
         (1_080_000_000 - weights) // kv,
     ]
-    assert (two["machine"]["hardware"], two["machine"]["devices"]) == ("2 × h100, changed", 2)
+    assert (two["machine"]["hardware"], two["machine"]["devices"]) == ("2 × h100 with 0.6 GB", 2)
     assert (alone["machine"]["price_per_hour"], two["machine"]["price_per_hour"]) == (3, 6)
     assert [row["held"] for row in alone["rows"]] == [True, False, False]
     assert [row["held"] for row in two["rows"]] == [True, True, False]
@@ -398,7 +398,7 @@ def test_a_log_of_usage_alone_is_planned_with_what_is_assumed_on_top(tmp_path: P
 
 
 def test_answers_that_nobody_knows_are_as_long_as_is_said(tmp_path: Path, capsys: Out) -> None:
-    rows = [{"prompt": "p" * 400, "max_tokens": 50}, {"prompt": "q" * 400}]
+    rows: list[dict[str, Any]] = [{"prompt": "p" * 400, "max_tokens": 50}, {"prompt": "q" * 400}]
     path, arguments = str(jsonl(tmp_path / "bare.jsonl", rows)), ("--capacity", "8k", "--timed", "0")
     told = [
         document(capsys, path, *arguments, "--policy", "lru", *more)["trace"]
@@ -417,3 +417,12 @@ def test_rates_are_told_that_differ_for_blocks_of_that_size(unit: int) -> None:
     names = [definition.name for definition in counted(unit)]
     assert names[:2] == ["token", "token, prompts only"]
     assert ("token, whole blocks" in names) == ("block" in names) == (unit > 1)
+
+
+def test_a_model_takes_what_its_weights_and_keys_and_values_are_stored_in(trace: str, capsys: Out) -> None:
+    quick = ("--capacity", "4k", "--timed", "0", "--model-shape", "qwen3-32b", "--memory-utilization", "1")
+    plain = document(capsys, trace, *quick)["machine"]
+    packed = document(capsys, trace, *quick, "--weights", "fp8", "--kv-dtype", "fp8")["machine"]
+    assert packed["kv_bytes"] == plain["kv_bytes"] / 2 == 131_072
+    assert plain["most_tokens"] == (80 * 10**9 - 2 * 32_762_123_264) // 262_144
+    assert packed["most_tokens"] == pytest.approx((80e9 - 34.3e9) / 131_072, rel=2e-3)

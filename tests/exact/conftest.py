@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import BOTH_INDEXES, FAMILIES, OTHER_FAMILIES, Case, GetDecoder, Setting, Truth, decoder_of
+from exact.lab import (
+    BOTH_INDEXES,
+    FAMILIES,
+    OTHER_FAMILIES,
+    Case,
+    GetDecoder,
+    GetTruth,
+    Setting,
+    Solo,
+    Truth,
+    decoder_of,
+)
 from model import tiny
 from sapwood.chat.tokenizer import Tokenizer
 from sapwood.model.checkpoint import load_checkpoint
@@ -65,9 +76,23 @@ def setting(request: pytest.FixtureRequest) -> Setting:
     return request.param
 
 
+@pytest.fixture(scope="session")
+def tiny_truth(tiny_decoder: GetDecoder) -> GetTruth:
+    """Each has seen nothing yet; what a model says alone is computed once."""
+
+    @cache
+    def solos_of(_family: str, _weights: WeightFormat, _dtype: KvDtype) -> dict[str, Solo]:
+        return {}
+
+    def get(family: str, weights: WeightFormat = "auto", dtype: KvDtype = "f16") -> Truth:
+        return Truth(tiny_decoder(family, weights), dtype, solos=solos_of(family, weights, dtype))
+
+    return get
+
+
 @pytest.fixture
-def truth(case: Case, tiny_decoder: GetDecoder) -> Truth:
-    return Truth(tiny_decoder(case.family, case.weights), case.dtype)
+def truth(case: Case, tiny_truth: GetTruth) -> Truth:
+    return tiny_truth(case.family, case.weights, case.dtype)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 Prompt = tuple[int, ...]
 GetDecoder = Callable[..., "Decoder"]
 """What the fixtures give: a decoder by family, weights and threads, or by threads and compute."""
+GetTruth = Callable[..., "Truth"]
+"""What a fixture gives: a truth of its own by family, weights and type of KV, which asks nothing twice."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Each in every format."""
@@ -114,12 +116,28 @@ class SpelledOut:
         return ""
 
 
+@dataclass(frozen=True)
+class Solo:
+    """What was said cold and alone, and every row on the way."""
+
+    said: Said
+    rows: Witness
+
+
 class Truth:
-    """What a model says when asked cold and alone; `lab()` makes engines that must say the same, bit for bit."""
+    """What a model says when asked cold and alone; `lab()` makes engines that must say the same, bit for bit.
+
+    `solos` keeps what it was asked for others of the same decoder, type and detokenizer.
+    """
 
     def __init__(
-        self, decoder: Decoder, dtype: KvDtype = "f16", detokenizer: Detokenizer = SpelledOut
+        self,
+        decoder: Decoder,
+        dtype: KvDtype = "f16",
+        detokenizer: Detokenizer = SpelledOut,
+        solos: dict[str, Solo] | None = None,
     ) -> None:
+        self._solos = {} if solos is None else solos
         self.decoder = decoder
         self.dtype = dtype
         self.detokenizer = detokenizer
@@ -127,9 +145,15 @@ class Truth:
         self._said: dict[str, Said] = {}
 
     def of(self, ask: Ask) -> Said:
+        ask = replace(ask, salt="")  # It decides what is found, and so must not decide what is said.
         key = repr(ask)
         if key not in self._said:
-            self._said[key] = Lab(self, Setting(speculate="off")).run(ask)[0]
+            if key not in self._solos:
+                rows = Witness()
+                said = Lab(self, Setting(speculate="off"), witness=rows).run(ask)[0]
+                self._solos[key] = Solo(said, rows)
+            self.witness.see_again(self._solos[key].rows)
+            self._said[key] = self._solos[key].said
         return self._said[key]
 
     def lab(self, setting: Setting | None = None, decoder: Decoder | None = None) -> Lab:
@@ -139,7 +163,13 @@ class Truth:
 class Lab:
     """An engine with a pool of its own, every page of which starts as NaN: what is read must have been written."""
 
-    def __init__(self, truth: Truth, setting: Setting, decoder: Decoder | None = None) -> None:
+    def __init__(
+        self,
+        truth: Truth,
+        setting: Setting,
+        decoder: Decoder | None = None,
+        witness: Witness | None = None,
+    ) -> None:
         self.truth = truth
         decoder = decoder or truth.decoder
         pages = setting.pool // setting.page_size
@@ -147,7 +177,7 @@ class Lab:
         pool = kv.allocate(decoder.spec, pages * page_bytes, setting.page_size, truth.dtype)
         for array in (pool.k, pool.v):
             array.fill({"bf16": 0x7FC0, "q8": 0xFF}.get(truth.dtype, np.nan))
-        self.runner = RecordingRunner(decoder, pool, truth.witness)
+        self.runner = RecordingRunner(decoder, pool, witness or truth.witness)
         self.engine = Engine(
             self.runner,
             PrefixCache(pages, CacheConfig(setting.page_size, setting.index)),

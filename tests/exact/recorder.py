@@ -32,7 +32,14 @@ class Witness:
 
     def see(self, kind: str, prefix: bytes, position: int, row: NDArray[np.float32]) -> None:
         key = kind.encode() + prefix
-        bits = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+        self._hold(key, hashlib.blake2b(row.tobytes(), digest_size=16).digest(), kind, position)
+
+    def see_again(self, other: Witness) -> None:
+        """What another has seen, as if it were computed here."""
+        for key, bits in other._rows.items():
+            self._hold(key, bits, "bits of a row", "some")
+
+    def _hold(self, key: bytes, bits: bytes, kind: str, position: int | str) -> None:
         known = self._rows.setdefault(key, bits)
         if known is bits:
             self.new += 1

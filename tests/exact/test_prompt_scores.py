@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import FAMILIES, Ask, Setting, Truth, prompt_of
+from exact.lab import FAMILIES, Ask, GetTruth, Setting, Truth, prompt_of
 from sapwood.types import SamplingParams
 
 if TYPE_CHECKING:
-    from exact.lab import GetDecoder
+    pass
 
 SETTINGS = [Setting(page, index=index) for index in ("radix", "blocks") for page in (1, 16)]
 each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=str)
@@ -24,8 +24,8 @@ def scored(start: int = 0, top: int = 1) -> SamplingParams:
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def truth(request: pytest.FixtureRequest, tiny_decoder: GetDecoder) -> Truth:
-    return Truth(tiny_decoder(request.param, "q8"))
+def truth(request: pytest.FixtureRequest, tiny_truth: GetTruth) -> Truth:
+    return tiny_truth(request.param, "q8")
 
 
 @each_setting

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import BOTH_INDEXES, FAMILIES, Ask, Setting, Truth, prompt_of
+from exact.lab import BOTH_INDEXES, FAMILIES, Ask, GetTruth, Setting, Truth, prompt_of
 
 if TYPE_CHECKING:
-    from exact.lab import GetDecoder
     from sapwood.config import WeightFormat
 
 PROMPT = prompt_of(200)
@@ -95,9 +94,9 @@ def test_without_an_index(truth: Truth) -> None:
     ("weights", "setting"), [("q4", Setting()), *(("f32", setting) for setting in WITH_PAGES)], ids=str
 )
 def test_a_partial_hit_at_every_length(
-    family: str, weights: WeightFormat, setting: Setting, tiny_decoder: GetDecoder
+    family: str, weights: WeightFormat, setting: Setting, tiny_truth: GetTruth
 ) -> None:
-    truth = Truth(tiny_decoder(family, weights))
+    truth = tiny_truth(family, weights)
     lab = truth.lab(setting)
     ask = Ask(PROMPT).wanting(1)
     for length in range(200):

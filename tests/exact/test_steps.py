@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from exact.lab import Ask, Setting, Truth, prompt_of
+from exact.lab import Ask, GetTruth, Setting, Truth, prompt_of
 from sapwood.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -69,11 +69,9 @@ def test_all_neighbours_at_once(truth: Truth, setting: Setting) -> None:
 
 @pytest.mark.parametrize("count", range(1, 17))
 @pytest.mark.parametrize("family", ["llama", "mistral"])
-def test_any_number_of_neighbours(
-    count: int, family: str, setting: Setting, tiny_decoder: GetDecoder
-) -> None:
+def test_any_number_of_neighbours(count: int, family: str, setting: Setting, tiny_truth: GetTruth) -> None:
     """All in one step, and in steps of 48 tokens; from either end of the list."""
-    truth = Truth(tiny_decoder(family))
+    truth = tiny_truth(family)
     lab = truth.lab(replace(setting, pool=4096, chunk=2048))
     lab.say(*strangers(NEIGHBOURS[:count]))
     assert lab.runner.widths[0] == count
@@ -89,8 +87,8 @@ def test_threads(case: Case, truth: Truth, setting: Setting, tiny_decoder: GetDe
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "lpm", "default"])
-def test_the_order_of_the_queue(policy: OrderName, setting: Setting, tiny_decoder: GetDecoder) -> None:
-    truth = Truth(tiny_decoder("qwen3", "q8"))
+def test_the_order_of_the_queue(policy: OrderName, setting: Setting, tiny_truth: GetTruth) -> None:
+    truth = tiny_truth("qwen3", "q8")
     lab = truth.lab(replace(setting, policy=policy, running=3, chunk=64))
     lab.say(*NEIGHBOURS)
     lab.say(*reversed(NEIGHBOURS))

@@ -23,7 +23,8 @@ TEMPLATE = (
 
 def merging_tokenizer(pair: bytes = b"th") -> Tokenizer:
     """A token per byte, and one for the pair."""
-    letters = {byte: str(byte_tokenizer()._trusting.id_to_token(byte)) for byte in range(256)}
+    plain = byte_tokenizer()
+    letters = {byte: str(plain._trusting.id_to_token(byte)) for byte in range(256)}
     left, right = (letters[byte] for byte in pair)
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     vocab = {letter: byte for byte, letter in letters.items()}

@@ -13,6 +13,7 @@ import pytest
 from model import tiny
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
 from sapwood.engine import Engine, LineFile, build_engine
+from sapwood.plan import StepPlan, StepResult
 from sapwood.server.pins import PATH as PINS
 from sapwood.sim import read_trace
 from sapwood.sim.readers.capture import read_capture
@@ -76,7 +77,12 @@ def test_clients_that_leave_and_several_samples_are_done_again_by_the_simulator(
     scheduler = SchedulerConfig(chunk_tokens=8, max_running=1)
     built = build_engine(model, CacheConfig(page_size=2), scheduler, capture=file)
     run_step = Engine.run
-    monkeypatch.setattr(Engine, "run", lambda *args: (time.sleep(0.01), run_step(*args))[1])
+
+    def slowly(engine: Engine, plan: StepPlan) -> StepResult:
+        time.sleep(0.01)
+        return run_step(engine, plan)
+
+    monkeypatch.setattr(Engine, "run", slowly)
     body = {"model": built.facts.model, "prompt": PROMPT, "temperature": 0, "max_tokens": 4}
     with serving_built(built) as served:  # type: ignore[arg-type]
         long = {**body, "max_tokens": 90, "stream": True, "ignore_eos": True}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from sapwood.cache import Namespace, PrefixCache
 from sapwood.config import CacheConfig
 from sapwood.errors import UsageError
-from sapwood.sim import Trace
+from sapwood.sim import Trace, pages
 from sapwood.sim.pages import in_pages
 from sapwood.sim.replay import replay
 from sapwood.sim.trace import TraceRequest
@@ -47,6 +49,15 @@ def test_what_fills_no_page_has_no_name() -> None:
 def test_pages_of_the_traces_own_size_drop_a_partial_last_block() -> None:
     row = TraceRequest(0.0, 6, 0, np.array([1, 2], np.int32), 6, 0)
     assert in_pages(Trace.of("one", 4, [row]), 4).names.tolist() == [1]
+
+
+@given(traces(), st.integers(1, 3))
+@settings(deadline=None)
+def test_a_few_requests_at_a_time_are_as_good_as_all_at_once(trace: Trace, per_page: int) -> None:
+    whole = in_pages(trace, per_page * trace.unit_tokens)
+    with mock.patch.object(pages, "_AT_ONCE", 2):
+        parts = in_pages(trace, per_page * trace.unit_tokens)
+    assert parts.names.tolist() == whole.names.tolist()
 
 
 @pytest.mark.parametrize("tokens", [0, 2, 6])

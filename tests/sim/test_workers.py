@@ -94,6 +94,32 @@ def test_ctrl_c_while_processes_begin_is_not_lost() -> None:
     assert last_words(process) == ("KeyboardInterrupt\n", "")
 
 
+def test_ctrl_c_that_another_thread_takes_waits_as_well() -> None:
+    """NumPy's threads let it in. An interrupted start leaves a process that reads from a closed pipe, aloud."""
+    code = """
+import signal, threading, time
+from sapwood.sim.workers import _no_interrupts
+other = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+other.start()
+try:
+    with _no_interrupts():
+        signal.pthread_kill(other.ident, signal.SIGINT)
+        time.sleep(0.1)
+        print("whole")
+except KeyboardInterrupt:
+    print("then ended")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=45,
+        check=True,
+    )
+    assert (ended.stdout, ended.stderr) == ("whole\nthen ended\n", "")
+
+
 def test_an_error_does_not_wait_for_the_other_processes() -> None:
     assert last_words(begun("[600, -1, *[600] * 20]")) == ("ValueError\n", "")
 

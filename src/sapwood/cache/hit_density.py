@@ -29,6 +29,7 @@ _AGE_ENDS = tuple(8.0 * 2.0**age for age in range(_AGES + 1))
 """Upper ends of the age buckets in seconds: below eight seconds, then by octaves, up to eighteen hours and beyond. The
 last bucket is open, and taken to end where it would if it were not. Finer ages are mostly noise, and the best of
 many horizons picks the noise."""
+_AGE_BOUNDS = _AGE_ENDS[:-1]
 
 _PRIOR_SHARE = 1 / 256
 _PRIOR_CHANCE = 0.3
@@ -40,11 +41,13 @@ _LEAST_SURVIVORS = 0.01
 
 def age_of(idle_seconds: float) -> int:
     """Index of the age bucket, 0 .. _AGES."""
-    return min(_AGES, bisect_right(_AGE_ENDS, idle_seconds))
+    return bisect_right(_AGE_BOUNDS, idle_seconds)
 
 
 def class_of(hits: int) -> int:
-    return min(max(hits, 1), CLASSES) - 1
+    if hits < CLASSES:
+        return hits - 1 if hits > 1 else 0
+    return CLASSES - 1
 
 
 class HitDensity:

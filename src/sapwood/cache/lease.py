@@ -28,7 +28,7 @@ class Lease:
         self.live = True
         self.matched = cursor.pages * page_size
         self._page_size = page_size
-        self._table = IntRun(cursor.table())
+        self._table = IntRun.owning(cursor.table())
 
     def __repr__(self) -> str:
         state = "lease" if self.live else "released lease"

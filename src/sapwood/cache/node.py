@@ -7,9 +7,9 @@ from typing import Any
 
 from sapwood.cache.accounts import Account
 from sapwood.cache.keys import Namespace, PageIds, PageKey, Tokens, page_key
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.retention import Retention
 from sapwood.cache.runs import IntRun
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 
 _SHOWN_TOKENS = 6
 
@@ -35,7 +35,7 @@ class Node:
         idle_since, evicted_at: when the last lease ended, when its last page was taken, in seconds of the
             caller's clock.
         retention: how much longer than others it is to be kept, if someone asked for that.
-        heap, place, rank: where it is filed for eviction, or for being forgotten.
+        heap, rank: where it is filed for eviction, or for being forgotten.
         account: of its tenant, if that has a quota.
     """
 
@@ -44,7 +44,7 @@ class Node:
         "children",
         "created",
         "evicted_at",
-        "heap",
+        "filed_in",
         "hits",
         "idle_since",
         "key",
@@ -53,7 +53,6 @@ class Node:
         "pages",
         "parent",
         "pins",
-        "place",
         "rank",
         "retention",
         "start",
@@ -81,8 +80,7 @@ class Node:
         self.evicted_at = 0.0
         self.retention: Retention | None = None
         self.rank: SortKey = ()
-        self.heap: LeafHeap[Any] | None = None
-        self.place = 0
+        self.filed_in: SortedLeaves[Any] | None = None
 
     def __repr__(self) -> str:
         shown = " ".join(str(token) for token in self.tokens.view[:_SHOWN_TOKENS])

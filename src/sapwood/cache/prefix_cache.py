@@ -205,7 +205,8 @@ class PrefixCache:
         require_int32(tokens)
         self._siblings.saw(namespace)
         account = self._accounts.of(namespace)
-        lease = Lease(self._index.pin(namespace, tokens[:limit]), self.page_size, account)
+        asked = tokens if limit is None else tokens[:limit]
+        lease = Lease(self._index.pin(namespace, asked), self.page_size, account)
         self._leases.add(lease)
         self._accounts.began(account)
         return lease
@@ -278,8 +279,10 @@ class PrefixCache:
             return
         self._require_live(lease)
         self._leases.remove(lease)
-        self._count_private(lease, -len(lease.private))
-        self._pool.free(lease.private)
+        private = lease.private
+        if len(private):
+            self._count_private(lease, -len(private))
+            self._pool.free(private)
         self._pool.free(lease.cursor.unpin())
         lease.end()
         if lease.account is not None:

@@ -114,14 +114,19 @@ class RadixIndex:
         cursor = RadixCursor(self, root, self._count)
         path = walk(root, tokens)
         self._advance(cursor, path)
-        self._recall(cursor.node, tokens[path.pages * self.page_size :])
-        self._forget_surplus()
+        if cursor.node.children:
+            self._recall(cursor.node, tokens[path.pages * self.page_size :])
+            self._forget_surplus()
         return cursor
 
     def extend(self, cursor: RadixCursor, tokens: Tokens, pages: PageIds) -> PageIds:
         """Walk down what is there already, fill the ghosts that follow, store the rest below. See Cursor.extend."""
         if cursor.root.flushed:
             return pages[:0]
+        children = cursor.node.children
+        if not children or page_key(tokens, 0, self.page_size) not in children:
+            self._store(cursor, tokens, pages)
+            return pages
         kept: list[PageIds] = []
         if cursor.node.living:
             path = walk(cursor.node, tokens)
@@ -183,7 +188,7 @@ class RadixIndex:
             if leaf.is_ghost:
                 self._became_ghost(leaf)
         self._forget_surplus()
-        return concatenated(freed)
+        return freed[0] if len(freed) == 1 else concatenated(freed)
 
     def flush(self) -> PageIds:
         freed = []
@@ -229,7 +234,8 @@ class RadixIndex:
     def _pin(self, node: Node) -> None:
         if node.pins == 0:
             self._count_leased(node, node.pages.size)
-            self.order.remove(node)
+            if node.filed_in is not None:
+                self.order.remove(node)
             self.order.reused(node, node.pages.size)
         node.hits += 1
         node.pins += 1
@@ -354,7 +360,7 @@ class RadixIndex:
             if not node.children:
                 del self.roots[node.namespace]
         elif not node.is_ghost:
-            if node.heap is None:
+            if node.filed_in is None:
                 self.order.add(node)
         elif not node.children:
             self.ghosts.offer(node)

@@ -24,8 +24,15 @@ class IntRun:
         self.size = len(values)
 
     @classmethod
+    def owning(cls, buffer: NDArray[np.int32]) -> IntRun:
+        """Of an array that nobody else uses from now on: no copy is made."""
+        run = cls.__new__(cls)
+        run._buffer, run.size = buffer, len(buffer)
+        return run
+
+    @classmethod
     def joined(cls, parts: Sequence[IntRun]) -> IntRun:
-        return cls(np.concatenate([part.view for part in parts]))
+        return cls.owning(np.concatenate([part.view for part in parts]))
 
     @property
     def view(self) -> NDArray[np.int32]:
@@ -48,6 +55,9 @@ class IntRun:
     def cut(self, count: int) -> NDArray[np.int32]:
         """Take the last `count` elements off and return them."""
         left = self.size - count
+        if not left:
+            whole, self._buffer, self.size = self.view, np.empty(0, np.int32), 0
+            return whole
         tail = self._buffer[left : self.size].copy()
         self.size = left
         if len(self._buffer) > 2 * left + SLACK:

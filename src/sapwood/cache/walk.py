@@ -15,9 +15,9 @@ MOST_BRANCHES = 32
 """Where more follow, what was used last tells little of what comes next."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Path:
-    """What a walk found."""
+    """What a walk found. Made for every lookup, so not frozen, which would take three times as long."""
 
     nodes: Sequence[Node]
     """From the first below the start; all match to their end, except perhaps the last."""

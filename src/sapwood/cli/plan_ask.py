@@ -63,6 +63,7 @@ class Ask:
     output_tokens, seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
+    served: what is known, and what not, of the server that wrote the trace.
     assumed: flags that nobody gave although `cost` was measured on what they name.
     """
 
@@ -90,6 +91,7 @@ class Ask:
     full: bool = False
     workers: int | None = None
     command: str = ""
+    served: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -112,7 +114,7 @@ class Ask:
                 f"the weights of {self.model.name} take {self.model.bytes_of_weights / 1e9:.0f} GB; "
                 f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB, of which weights and KV may take "
                 f"{self.hardware.usable_bytes / 1e9:.0f}",
-                hint="take more --devices for a replica, or larger --hardware",
+                hint="take more --devices for a replica, larger --hardware, or --weights that are smaller",
             )
         return int(room / self.kv_bytes)
 

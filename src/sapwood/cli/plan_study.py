@@ -19,6 +19,7 @@ from sapwood.sim import (
     FlopCost,
     Progress,
     Rent,
+    RooflineCost,
     Segments,
     Trace,
     beyond_context,
@@ -175,6 +176,7 @@ class Study:
 
     def _warnings(self) -> Iterator[str]:
         ask = self.ask
+        yield from ask.served
         yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
         yield from _of_hardware(ask)
         if ask.assumed:
@@ -221,7 +223,7 @@ class Study:
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
         if self._rent is not None:
-            told["per 1M"] = (
+            told["price per 1M"] = (
                 "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
                 "not reused (of refused requests too) keeps busy if that is more, for as long as the trace takes; "
                 "decoding may need more"
@@ -245,7 +247,7 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
     if devices == 1:
         return
     times = "times are those that were measured, on as many devices or not"
-    if isinstance(ask.cost, FlopCost):
+    if isinstance(ask.cost, FlopCost | RooflineCost):
         times = "no network between them is modelled, so times are at their best"
     yield f"a replica spans {devices} devices: memory, peak and bandwidth are {devices} times those of one; {times}"
     if devices > ask.model.kv_heads:

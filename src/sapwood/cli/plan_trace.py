@@ -11,6 +11,7 @@ from sapwood.cli.plan_ask import Ask
 from sapwood.cli.plan_html import as_html
 from sapwood.cli.plan_json import as_json
 from sapwood.cli.plan_plots import need_matplotlib
+from sapwood.cli.plan_progress import waiting
 from sapwood.cli.plan_report import Report
 from sapwood.cli.plan_study import Study
 from sapwood.cli.plan_text import as_text
@@ -26,7 +27,7 @@ def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_documen
     talk = Talk()
     if html is not None:
         _check_place(html)
-    with talk.working("reading") as progress:
+    with waiting(talk, "reading") as progress:
         report = study(ask, tokenizer, progress)
     if as_document:
         json.dump(as_json(report), sys.stdout, indent=1)

@@ -124,7 +124,9 @@ def curves(
 def _jobs(policies: Sequence[PolicyName], capacities: Sequence[int]) -> list[_Job]:
     together = [policy for policy in _FROM_SEGMENTS if policy in policies]
     alone = [policy for policy in dict.fromkeys(policies) if policy not in _FROM_SEGMENTS]
-    replays = [_Job((policy,), (capacity,)) for capacity in capacities for policy in alone]
+    # The slowest first: one that begins last would keep a core when the others have nothing left to do.
+    alone.sort(key=lambda policy: policy != "blocks")
+    replays = [_Job((policy,), (capacity,)) for policy in alone for capacity in capacities]
     return [*([_Job(together, capacities)] if together else []), *replays]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sapwood.errors import UsageError
 from sapwood.sim.paths import path_ids
-from sapwood.sim.trace import Trace
+from sapwood.sim.trace import Names, Trace
+
+_AT_ONCE = 8192
+"""Requests whose pages are named at a time, so that no intermediate is as large as all names."""
 
 
 def in_pages(trace: Trace, page_tokens: int) -> Trace:
@@ -24,12 +28,22 @@ def in_pages(trace: Trace, page_tokens: int) -> Trace:
         )
     pages = trace.known_tokens // page_tokens
     offsets = np.concatenate(([0], np.cumsum(pages)))
-    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], pages)
-    ends = np.repeat(trace.offsets[:-1], pages) + per_page * (place + 1) - 1
     return replace(
         trace,
         unit_tokens=page_tokens,
         known_tokens=pages * page_tokens,
-        names=path_ids(trace)[ends],
+        names=_at_ends(path_ids(trace), trace.offsets, offsets, per_page),
         offsets=offsets,
     )
+
+
+def _at_ends(ids: Names, blocks: NDArray[np.int64], offsets: NDArray[np.int64], per_page: int) -> Names:
+    """Of each page the id of its last block."""
+    names = np.empty(int(offsets[-1]), np.int32)
+    for row in range(0, len(offsets) - 1, _AT_ONCE):
+        edges = offsets[row : row + _AT_ONCE + 1]
+        pages = np.diff(edges)
+        place = np.arange(edges[0], edges[-1]) - np.repeat(edges[:-1], pages)
+        ends = np.repeat(blocks[row : row + len(pages)], pages) + per_page * (place + 1) - 1
+        names[edges[0] : edges[-1]] = ids[ends]
+    return names

@@ -75,9 +75,27 @@ def _no_interrupts() -> Iterator[None]:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with _later():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """What the mask keeps out of this thread comes in by another, NumPy's for one, and is this one's to handle."""
+    come: list[int] = []
+    try:
+        handler = signal.signal(signal.SIGINT, lambda number, _frame: come.append(number))
+    except ValueError:  # This thread handles none: that is the main one's.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        for number in come[:1]:
+            signal.raise_signal(number)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

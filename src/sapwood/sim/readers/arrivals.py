@@ -9,14 +9,17 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.fields import answer_of, has_failed, session_of, time_of
-from sapwood.sim.readers.source import Row, Source
-from sapwood.sim.readers.usage import Usage, counted, usage_of
+from sapwood.sim.readers.source import Source
+from sapwood.sim.readers.timestamps import seconds_of
+from sapwood.sim.readers.usage import Usage, count_of, counted, usage_of
 from sapwood.sim.trace import Trace, TraceRequest
+
+_Number = TypeVar("_Number", int, float)
 
 _LONGEST_HEADER = 10_000
 UNIT = 64
@@ -27,6 +30,21 @@ CONTENTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """None is what a line does not tell."""
+
+    at: float | None
+    usage: Usage
+    session: str | None
+    failed: bool
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> _Arrival:
+        usage = usage_of(fields, answer_of(fields))
+        return cls(time_of(fields), usage, session_of(fields, {}), has_failed(fields))
+
+
 @dataclass(slots=True)
 class _Arrivals:
     builder: TraceBuilder
@@ -34,20 +52,18 @@ class _Arrivals:
     untold: int = 0
     failed: int = 0
 
-    def take(self, fields: Mapping[str, Any]) -> None:
-        at, usage = time_of(fields), usage_of(fields, answer_of(fields))
-        if has_failed(fields):
+    def take(self, one: _Arrival) -> None:
+        prompt, output = one.usage.prompt_tokens, one.usage.output_tokens
+        if one.failed:
             self.failed += 1
-        elif at is None or usage.prompt_tokens is None or usage.output_tokens is None:
+        elif one.at is None or prompt is None or output is None:
             self.untold += 1
-        elif not usage.prompt_tokens:
+        elif not prompt:
             self.empty += 1
         else:
-            self._add(at, usage.prompt_tokens, usage.output_tokens, session_of(fields, {}))
-
-    def _add(self, at: float, prompt: int, output: int, session: str | None) -> None:
-        names = self.builder.fresh(-(-prompt // UNIT))
-        self.builder.add(TraceRequest(at, prompt, output, names, prompt, self.builder.session(session)))
+            names = self.builder.fresh(-(-prompt // UNIT))
+            session = self.builder.session(one.session)
+            self.builder.add(TraceRequest(one.at, prompt, output, names, prompt, session))
 
     def notes(self) -> Iterator[str]:
         for count, what in (
@@ -62,9 +78,8 @@ class _Arrivals:
 def read_arrivals(source: Source) -> Trace:
     """Raises UsageError, naming the line at fault."""
     arrivals = _Arrivals(TraceBuilder(source.name, UNIT))
-    for row in _rows(source):
-        with row.at_fault():
-            arrivals.take(row.fields)
+    for one in _all(source):
+        arrivals.take(one)
     arrivals.builder.assumed.append(CONTENTS)
     arrivals.builder.notes += arrivals.notes()
     return arrivals.builder.build(from_zero=True)
@@ -86,10 +101,18 @@ def is_table(header: str) -> bool:
     return are_arrivals(dict.fromkeys(next(csv.reader([header]), []), "1"))
 
 
-def _rows(source: Source) -> Iterator[Row]:
-    """Of JSON or of a table, whose values are texts."""
+def _all(source: Source) -> Iterator[_Arrival]:
     first = next(source.lines(), None)
-    yield from _table(source) if first and not first.text.startswith("{") else source.rows()
+    if first is not None and not first.text.startswith("{"):
+        return _table(source)
+    return _lines(source)
+
+
+def _lines(source: Source) -> Iterator[_Arrival]:
+    for row in source.rows():
+        with row.at_fault():
+            arrival = _Arrival.of(row.fields)
+        yield arrival
 
 
 @dataclass(slots=True)
@@ -104,38 +127,56 @@ class _Numbered:
             self.number = line.number
             yield line.text
 
+    def read(
+        self, fields: Mapping[str, str], name: str, reading: Callable[[str], _Number | None], expected: str
+    ) -> _Number | None:
+        """None where nothing stands. Raises UsageError for what cannot be read."""
+        if name not in fields:
+            return None
+        try:
+            found = reading(fields[name])
+        except ValueError:
+            found = None
+        if found is None:
+            raise self.fault(f"has {fields[name][:40]!r} as {name}; {expected} was expected")
+        return found
+
     def fault(self, what: str) -> UsageError:
         return UsageError(
             f"{self.source.at(self.number)} {what}", hint="the line is cut or damaged; get the file again"
         )
 
 
-def _table(source: Source) -> Iterator[Row]:
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Of a table, which of its columns tell what. A time or a count may be missing, but not be anything else."""
+
+    names: Sequence[str]
+    times: Sequence[str]
+    prompt: str
+    output: str
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Columns:
+        return cls(names, [name for name in names if time_of({name: "1"}) is not None], *counted(names))
+
+    def arrival(self, values: Sequence[str], lines: _Numbered) -> _Arrival:
+        if len(values) != len(self.names):
+            raise lines.fault(f"has {len(values)} values; {len(self.names)} were expected")
+        fields = {name: value for name, value in zip(self.names, values, strict=True) if value.strip()}
+        times = [lines.read(fields, name, seconds_of, "a time") for name in self.times if name in fields]
+        counts = (
+            lines.read(fields, name, count_of, "a count of tokens") for name in (self.prompt, self.output)
+        )
+        return _Arrival(next(iter(times), None), Usage(*counts), session_of(fields, {}), has_failed(fields))
+
+
+def _table(source: Source) -> Iterator[_Arrival]:
     lines = _Numbered(source)
     read = csv.reader(lines.texts())
     try:
-        header = next(read)
-        times, counts = [name for name in header if time_of({name: "1"}) is not None], counted(header)
+        columns = _Columns.of(next(read))
         for values in read:
-            if len(values) != len(header):
-                raise lines.fault(f"has {len(values)} values; {len(header)} were expected")
-            fields = {name: value for name, value in zip(header, values, strict=True) if value.strip()}
-            _check(lines, fields, times, counts)
-            yield Row(source.at(lines.number), fields)
+            yield columns.arrival(values, lines)
     except csv.Error as error:
         raise lines.fault(f"is no line of a table: {error}") from None
-
-
-def _check(lines: _Numbered, fields: Mapping[str, str], times: Sequence[str], counts: Sequence[str]) -> None:
-    """A time or a count may be missing, but not be anything else."""
-    for names, are, expected in ((times, time_of, "a time"), (counts, usage_of, "a count of tokens")):
-        for name in names:
-            if name in fields and _lacks(are, {name: fields[name]}):
-                raise lines.fault(f"has {fields[name][:40]!r} as {name}; {expected} was expected")
-
-
-def _lacks(are: Callable[[Mapping[str, str]], float | Usage | None], fields: Mapping[str, str]) -> bool:
-    try:
-        return are(fields) in (None, Usage())
-    except ValueError:
-        return True

@@ -142,13 +142,19 @@ def read_capture(source: Source) -> list[CapturedRun]:
 
 def is_capture(source: Source) -> bool:
     """By what is in it. Raises UsageError for a file that cannot be read."""
+    return header_of(source) is not None
+
+
+def header_of(source: Source) -> Row | None:
+    """Of the first run of a capture; None for another file. Raises UsageError for one that cannot be read."""
     for line in islice(source.lines(), _LOOKED_AT):
         try:
-            if source.row(line).fields.get("capture") == "sapwood":
-                return True
+            row = source.row(line)
         except UsageError:
             continue
-    return False
+        if row.fields.get("capture") == "sapwood":
+            return row
+    return None
 
 
 def capture_trace(source: Source) -> Trace:

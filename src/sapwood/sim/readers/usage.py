@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sapwood.sim.readers.fields import by_plain_name, decoded
 
@@ -96,16 +96,24 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 
 def _told(place: Mapping[str, Any]) -> Usage:
     named = by_plain_name(place)
-    prompt = next(((name, count) for name in _PROMPT if (count := _count(named.get(name))) is not None), None)
-    output = next((count for name in _OUTPUT if (count := _count(named.get(name))) is not None), None)
-    if prompt is None:
-        return Usage(None, output)
-    name, tokens = prompt
-    beside = sum(_count(named.get(each)) or 0 for each in _BESIDE) if name == "input_tokens" else 0
-    return Usage(tokens + beside, output)
+    name, tokens = _first(named, _PROMPT)
+    beside = sum(count_of(named.get(each)) or 0 for each in _BESIDE) if name == "input_tokens" else 0
+    return Usage(None if tokens is None else tokens + beside, _first(named, _OUTPUT).tokens)
 
 
-def _count(value: Any) -> int | None:
+class _Count(NamedTuple):
+    name: str = ""
+    tokens: int | None = None
+
+
+def _first(named: Mapping[str, Any], names: Sequence[str]) -> _Count:
+    for name in names:
+        if name in named and (count := count_of(named[name])) is not None:
+            return _Count(name, count)
+    return _Count()
+
+
+def count_of(value: Any) -> int | None:
     """A whole number, also as a text or as `600.0`, which tables with gaps make of it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
