@@ -10,6 +10,9 @@ from typing import Any
 from sapwood.errors import UsageError
 from sapwood.sim.readers.values import parsed
 
+_MOST_LAYERS, _MOST = 10_000, 10**9
+"""Of layers, and of anything else, that a model may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
@@ -36,8 +39,11 @@ class DecoderConfig:
         value = self.text.get(key)
         if value is None and otherwise is not None:
             return otherwise
+        most = _MOST_LAYERS if key == "num_hidden_layers" else _MOST
         if type(value) is not int or value < 1:
             raise UsageError(f"the config of {self.name} has {key} = {value!r}; a whole number was expected")
+        if value > most:
+            raise UsageError(f"the config of {self.name} has {key} = {value}; at most {most:,} were expected")
         return value
 
     def says(self, *keys: str) -> Any:

@@ -217,7 +217,8 @@ def _reply(call: _Call, tokenize: Tokenize | None) -> Said:
 
 def _ids(text: str) -> list[int]:
     """Raises ValueError."""
-    return ids_of(parsed(text)).tolist()
+    ids: list[int] = ids_of(parsed(text)).tolist()
+    return ids
 
 
 def _literal(text: str) -> str | None:
