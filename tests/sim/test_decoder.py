@@ -89,5 +89,5 @@ def test_what_is_not_modelled_is_refused(more: dict[str, Any], said: str) -> Non
 
 @pytest.mark.parametrize("count", ["abc", [8], -8, True])
 def test_experts_are_counted_in_whole_numbers(count: object) -> None:
-    with pytest.raises(UsageError, match="the config of x has .* experts; a whole number was expected"):
+    with pytest.raises(UsageError, match=r"the config of x has .* experts; a whole number was expected"):
         modules(MIXTRAL_8X7B | {"num_local_experts": count})
