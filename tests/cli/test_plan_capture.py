@@ -10,7 +10,7 @@ from sapwood.cli import main
 from sapwood.cli.plan_capture import Served, served_by
 from sim.files import jsonl
 
-NOBODY = dict.fromkeys(("--model-shape", "--chunk-tokens", "--max-running", "--hardware"))
+NOBODY = dict.fromkeys(("--model-shape", "--chunk-tokens", "--max-running", "--hardware", "--cost"))
 
 
 def capture(path: Path, model: str, **scheduler: object) -> Path:

@@ -40,7 +40,7 @@ class Served:
             yield f"as the captured server was set: {', '.join(taken)}"
         if self.other is not None and flags["--model-shape"] is None:
             yield f"the captured model, {self.other}, has no shape that is known here: give --model-shape"
-        if known_of(self) and flags["--hardware"] is None:
+        if known_of(self) and flags["--hardware"] is None and flags["--cost"] is None:
             yield "what the captured server ran on is not written down: give --hardware, or its times by --cost CAPTURE"
 
 

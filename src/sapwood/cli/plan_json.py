@@ -19,7 +19,7 @@ def as_json(report: Report) -> Json:
     machine = report.machine
     document: Json = {
         "headline": words.headline(report),
-        "notes": list(report.traffic.notes),
+        "notes": [*report.traffic.assumed, *report.traffic.notes],
         "rows": [row for line in report.curves.lines for row in _rows(line, machine)],
         "optimum": _rows(report.curves.optimum, machine) if report.curves.optimum else [],
         "knees": [asdict(knee) for knee in report.curves.knees],

@@ -95,7 +95,10 @@ class Study:
         unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self._machine().held_tokens
         given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
         if not given:
-            given = [*capacities_up_to(self.stored_tokens, unit, SIZES)]
+            sizes = capacities_up_to(self.stored_tokens, unit, SIZES)
+            given = [size for size in sizes if self.demand.refused(size) < self.demand.requests] or [
+                sizes[-1]
+            ]
             given += [most] if most < self.stored_tokens else []
         return sorted({max(each // unit, 1) * unit for each in given})
 

@@ -96,7 +96,7 @@ def test_what_was_done_between_two_steps_is_in_the_order_in_which_it_was_done(tm
     assert run.gaps == []
     notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
     for said in (
-        "2 requests were aborted",
+        "2 requests aborted",
         "1 prompts were to be pinned",
         "1 times tenants were given quotas",
     ):
@@ -133,8 +133,8 @@ def test_a_trace_has_the_tokens_of_prompt_and_answer(tmp_path: Path) -> None:
     assert trace[0].names.tolist() == [5, 6, 7, 8, 9]
     assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (3, 2, 5)
     assert [trace.scope_names[scope] for scope in trace.scopes] == ["", "3fa2//"]
-    assert any("1 requests that never began" in note for note in trace.notes)
-    assert any("of 1 requests with several samples" in note for note in trace.notes)
+    assert any("1 request that never began left out" in note for note in trace.notes)
+    assert any("of 1 request with several samples" in note for note in trace.notes)
 
 
 def test_several_runs_follow_one_another_by_the_calendar(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_tokens_are_kept_once(tmp_path: Path) -> None:
 def test_what_a_trace_cannot_say_of_requests_is_counted(tmp_path: Path) -> None:
     rows = [served("a", 0, reuse=False), served("b", 1, priority=3, reuse=False), served("c", 2, reuse=True)]
     notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
-    assert any(note.startswith("2 requests were told to reuse nothing") for note in notes)
-    assert any(note.startswith("1 requests had a priority") for note in notes)
+    assert any(note.startswith("2 requests told to reuse nothing") for note in notes)
+    assert any(note.startswith("1 request with a priority") for note in notes)
 
 
 def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
@@ -230,4 +230,4 @@ def test_a_line_that_is_none_is_told(rows: list[Mapping[str, Any]], said: str, t
 def test_a_request_with_an_empty_prompt_is_left_out(tmp_path: Path) -> None:
     trace = capture_trace(source(tmp_path, HEADER, served("a", 0, prompt=[]), served("b", 1)))
     assert trace.prompt_tokens.tolist() == [3]
-    assert "1 requests with an empty prompt are left out" in trace.notes
+    assert "1 request with an empty prompt left out" in trace.notes

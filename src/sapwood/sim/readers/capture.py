@@ -190,19 +190,19 @@ def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
     requests = [request for run in runs for request in run.requests]
     begun = [request for request in requests if request.started_step is not None and len(request.prompt)]
     if empty := sum(not len(request.prompt) for request in requests):
-        yield f"{empty} requests with an empty prompt are left out"
+        yield f"{_requests(empty)} with an empty prompt left out"
     if dead := len(requests) - len(begun) - empty:
-        yield f"{dead} requests that never began are left out"
+        yield f"{_requests(dead)} that never began left out"
     if several := sum(len(request.outputs) > 1 for request in begun):
-        yield f"of {several} requests with several samples only the first is replayed"
+        yield f"of {_requests(several)} with several samples only the first sample is replayed"
     if left := sum(request.aborted for request in begun):
-        yield f"{left} requests were aborted: here each reads its whole prompt, and ends after what it had answered"
+        yield f"{_requests(left)} aborted: here each reads its whole prompt, and ends after what it had answered"
     for name, usual, what in (
-        ("reuse", True, "requests were told to reuse nothing; here they may"),
-        ("priority", 0, "requests had a priority, which is not looked at here"),
+        ("reuse", True, "told to reuse nothing; here they may"),
+        ("priority", 0, "with a priority, which is not looked at here"),
     ):
         if count := sum(request.row.fields.get(name, usual) != usual for request in requests):
-            yield f"{count} {what}"
+            yield f"{_requests(count)} {what}"
     for kind, what in (
         (PinTried, "prompts were to be pinned"),
         (Publish, "times prefixes were published to all"),
@@ -212,6 +212,10 @@ def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
         if count := sum(isinstance(deed, kind) for run in runs for deed in run.deeds):
             yield f"{count} {what}, which is not done here"
     yield from sorted({gap for run in runs for gap in run.gaps})
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"
 
 
 def _rows(source: Source) -> Iterator[Row | None]:
