@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,8 @@ def test_a_plan_says_as_what_it_counts(tmp_path: Path, capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert "smollm2-135m" in out
     assert "as the captured server was set: --model-shape smollm2-135m" in out
+
+
+def test_a_pipe_is_left_to_who_reads_the_trace(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert served_by(tmp_path / "pipe") == Served()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 from pathlib import Path
@@ -110,6 +111,24 @@ def test_a_page_is_written_and_told_of(trace: str, tmp_path: Path, capsys: Out) 
     assert main(["plan", trace, "--workers", "1", "--capacity", "4k,16k,64k", "--html", str(page)]) == 0
     assert f"wrote {page}" in capsys.readouterr().err
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_page_that_cannot_be_written_costs_no_report(
+    trace: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "plan.html"
+
+    def full(path: Path, text: str, **_: Any) -> int:
+        path.write_bytes(text[:100].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    arguments = [trace, "--workers", "1", "--timed", "0", "--capacity", "4k,16k,64k", "--html", str(page)]
+    assert main(["plan", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert "Hit rate in percent by memory" in captured.out
+    assert captured.err.endswith(f"sapwood: cannot write {page}: No space left on device\n")
+    assert not page.exists()
 
 
 def test_part_of_a_trace(trace: str, capsys: Out) -> None:

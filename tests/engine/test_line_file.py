@@ -36,6 +36,34 @@ def test_a_file_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_two_do_not_write_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    first = LineFile(path)
+    with pytest.raises(UsageError, match=r"lines\.jsonl is being written by another") as raised:
+        LineFile(path)
+    assert raised.value.hint == "give each server a file of its own"
+    first.close()
+    LineFile(path).close()
+
+
+def test_lines_for_a_file_that_was_removed_are_lost_and_one_that_was_renamed_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, other = tmp_path / "lines.jsonl", tmp_path / "other.jsonl"
+    file = LineFile(path)
+    path.rename(other)
+    file.write({"value": 1})
+    until(lambda: other.stat().st_size > 0)
+    other.unlink()
+    file.write({"value": 2})
+    until(lambda: file.lost == 1)
+    file.close()
+    assert [record.message for record in caplog.records] == [
+        f"{path} cannot be written: it was removed, and is made again with the next start; lines are lost until it can "
+        "be"
+    ]
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not condition():

@@ -35,3 +35,12 @@ def test_with_a_unit_of_one_names_are_tokens() -> None:
 def test_more_tokens_than_there_are_ids_are_told() -> None:
     with pytest.raises(UsageError, match=r"holds 2,560,000,\d+ different tokens; at most 2,147,483,647"):
         Contents(Trace.of("t", 512, [request([4_999_999], 512, 9, 512)]))
+
+
+def test_what_nobody_reads_is_given_as_one_token_too_long() -> None:
+    requests = [request([1], 4, 2**31 - 1, 4), request([], 2**31 - 1, 1, 0), request([2], 4, 6, 4)]
+    contents = Contents(Trace.of("t", 4, requests), longest=10)
+    assert [len(contents.of(index)) for index in range(3)] == [11, 11, 10]
+    assert [contents.visit(index).prompt_tokens for index in range(3)] == [4, 11, 4]
+    assert contents.of(0).tolist() == [4, 5, 6, 7, *range(12, 19)]
+    assert contents.of(2).tolist() == [8, 9, 10, 11, *range(30, 36)]

@@ -65,6 +65,16 @@ def test_what_says_nothing_of_times_is_told(tmp_path: Path) -> None:
             cost_from(str(tmp_path / name), MODEL, HARDWARE)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{}", "it has no 'rows'"), ("[" * 100_000, "it is nested too deep"), ('{"rows": 5}', "not iterable")],
+)
+def test_what_is_wrong_with_results_is_told_in_words(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(UsageError, match=rf"x\.json is neither a capture nor .*: .*{said}"):
+        cost_from(str(tmp_path / "x.json"), MODEL, HARDWARE)
+
+
 def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     captured(tmp_path / "run.json", crowd())
     assert cost_from(str(tmp_path / "run.json"), MODEL, HARDWARE).name.startswith("fitted to run.json: ")

@@ -85,3 +85,9 @@ def test_layers_that_have_experts(more: dict[str, Any], sparse: list[int]) -> No
 def test_what_is_not_modelled_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=f"the config of x has {said}"):
         modules(LLAMA_3_8B | more)
+
+
+@pytest.mark.parametrize("count", ["abc", [8], -8, True])
+def test_experts_are_counted_in_whole_numbers(count: object) -> None:
+    with pytest.raises(UsageError, match=r"the config of x has .* experts; a whole number was expected"):
+        modules(MIXTRAL_8X7B | {"num_local_experts": count})

@@ -28,7 +28,10 @@ def test_a_file_in_the_working_folder_has_the_name_of_that(
     assert read_config(Path("config.json")).name == tmp_path.name
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON"), ("[]", "holds no object")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "is not JSON"), ("[]", "holds no object"), ("[" * 100_000, "is not JSON: it is nested too deep")],
+)
 def test_a_file_that_is_no_config(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(UsageError, match=said):
@@ -50,3 +53,21 @@ def test_the_part_of_the_text_goes_before_the_whole() -> None:
 def test_numbers_are_whole_and_positive(value: object) -> None:
     with pytest.raises(UsageError, match="a whole number was expected"):
         DecoderConfig("x", {"hidden_size": value}).number("hidden_size")
+
+
+@pytest.mark.parametrize("value", [True, 8.0, "8", [8], 0, -3])
+def test_a_number_is_whole_and_above_0(value: object) -> None:
+    with pytest.raises(
+        UsageError, match=r"the config of x has num_hidden_layers = .*; a whole number was expected"
+    ):
+        DecoderConfig("x", {"num_hidden_layers": value}).number("num_hidden_layers")
+
+
+def test_no_model_has_so_many_layers() -> None:
+    with pytest.raises(UsageError, match=r"num_hidden_layers = 10{30}; at most 10,000 were expected"):
+        DecoderConfig("x", {"num_hidden_layers": 10**30}).number("num_hidden_layers")
+
+
+@pytest.mark.parametrize("part", [5, None, [1]])
+def test_a_part_of_the_text_that_is_none_is_not_looked_at(part: object) -> None:
+    assert DecoderConfig("x", {"text_config": part, "hidden_size": 4}).number("hidden_size") == 4

@@ -79,3 +79,10 @@ def test_a_profile_that_is_not_there_or_no_profile_is_told(tmp_path: Path) -> No
         UsageError, match="prefill_chunk, kv_prefill, n_decode, kv_decode, time_us were expected"
     ):
         LayerProfile.read(tmp_path / "h100")
+
+
+def test_a_damaged_profile_is_told(tmp_path: Path) -> None:
+    columns = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"
+    (tmp_path / "h100_attention.csv").write_text(f"{columns}\n1,2,3,x,5\n")
+    with pytest.raises(UsageError, match=r"profile .*h100 cannot be read: invalid literal for int\(\) .*'x'"):
+        LayerProfile.read(tmp_path / "h100")

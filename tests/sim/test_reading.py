@@ -97,3 +97,11 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_what_is_not_known_has_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"hint: docs/capture\.md"):
         read_trace(text_file(tmp_path / "x", "hello"))
+
+
+def test_what_is_nested_too_deep_to_be_read_is_told(tmp_path: Path) -> None:
+    deep = '{"hash_ids":' + "[" * 100_000
+    with pytest.raises(UsageError, match="is in no format that is known here"):
+        read_trace(text_file(tmp_path / "deep.jsonl", deep))
+    with pytest.raises(UsageError, match=r"^deep\.jsonl, line 2 is no JSON: it is nested too deep"):
+        read_trace(text_file(tmp_path / "deep.jsonl", json.dumps(MOONCAKE) + "\n" + deep))

@@ -63,3 +63,10 @@ def test_what_the_policy_knows_of_lengths_is_in_blocks() -> None:
     config = in_units(CacheConfig(page_size=16, attention_tokens=1000), 512)
     assert (config.page_size, config.attention_tokens) == (1, 2)
     assert in_units(CacheConfig(), 512).attention_tokens is None
+
+
+def test_memory_beyond_all_that_there_is_costs_nothing() -> None:
+    trace = trace_of(*([1, 2, 3 + at % 2] for at in range(6)))
+    enough, vast = replay(trace, 100 * UNIT), replay(trace, 10**15)
+    assert vast.matched.tolist() == enough.matched.tolist() == [0, 2, 3, 3, 3, 3]
+    assert vast.evicted == 0

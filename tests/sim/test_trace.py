@@ -28,3 +28,9 @@ def test_names_may_end_before_the_prompt_does_and_go_on_into_the_reply_but_no_fu
         assert TraceRequest(0.0, 7, 1, NAMES, known, 0).known_tokens == known
     with pytest.raises(UsageError, match=r"names cover 9 tokens of a request of 7 \+ 1"):
         TraceRequest(0.0, 7, 1, NAMES, 9, 0)
+
+
+@pytest.mark.parametrize("arrival", [float("nan"), float("inf"), float("-inf")])
+def test_a_request_comes_at_some_time(arrival: float) -> None:
+    with pytest.raises(UsageError, match=r"a request at -?(nan|inf) s"):
+        TraceRequest(arrival, 7, 1, NAMES, 7, 0)

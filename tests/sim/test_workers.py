@@ -122,3 +122,11 @@ except KeyboardInterrupt:
 
 def test_an_error_does_not_wait_for_the_other_processes() -> None:
     assert last_words(begun("[600, -1, *[600] * 20]")) == ("ValueError\n", "")
+
+
+def test_processes_end_when_the_caller_is_killed() -> None:
+    process = begun("[0.01, 600.0, 600.0]")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "jobs: 1 of 3\n"
+    process.kill()
+    assert last_words(process)[0] == ""

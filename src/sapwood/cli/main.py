@@ -20,18 +20,30 @@ from sapwood.cli.plan import plan
 from sapwood.cli.pull import pull
 from sapwood.cli.run import run
 from sapwood.cli.serve import serve
+from sapwood.cli.terminated import Terminated, told_of_termination
 from sapwood.errors import SapwoodError, UsageError
 
 VERBS: Mapping[str, Callable[..., None]] = MappingProxyType(
-    {"serve": serve, "run": run, "chat": chat, "pull": pull, "bench": bench, "plan": plan}
+    {
+        "serve": serve,
+        "run": run,
+        "chat": chat,
+        "pull": pull,
+        "bench": bench,
+        "plan": told_of_termination(plan),
+    }
 )
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells count it: 128 and the signal's number."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit status after Ctrl-C, and after SIGTERM, as shells count it: 128 and the signal's number."""
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 class _Interrupted(Exception):
     """Ctrl-C, under a name that the parser does not treat in its own way."""
+
+
+class _Terminated(_Interrupted):
+    """SIGTERM, likewise."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), 2)
     except SapwoodError as error:
         return _complain(str(error), 1)
+    except _Terminated:
+        return _complain("terminated", TERMINATED)
     except (_Interrupted, KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -93,6 +107,8 @@ def _interruptible(verb: Callable[..., None]) -> Callable[..., None]:
     def called(*arguments: Any, **options: Any) -> None:
         try:
             verb(*arguments, **options)
+        except Terminated:
+            raise _Terminated from None
         except KeyboardInterrupt:
             raise _Interrupted from None
 

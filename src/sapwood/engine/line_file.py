@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -40,7 +42,8 @@ class LineFile:
     line that was cut, now or by whoever wrote before, stays as it is and is ended.
 
     Args:
-        path: made if it is not there, else appended to. Raises UsageError if it cannot be opened.
+        path: made if it is not there, else appended to. Raises UsageError if it cannot be opened, or is being
+            written by another process.
         clock: seconds that only rise.
     """
 
@@ -126,6 +129,8 @@ class LineFile:
     def _append(self, data: bytes) -> bool:
         """Whether it is written; before it, what had to be said."""
         try:
+            if self._is_removed:
+                raise OSError(errno.ENOENT, "it was removed, and is made again with the next start")
             if self._torn:
                 self._write(b"\n")
             if self._unwritten:
@@ -143,6 +148,12 @@ class LineFile:
             _log.warning("%s can be written again", self._path)
         self._retry_at, self._told_broken = None, False
         return True
+
+    @property
+    def _is_removed(self) -> bool:
+        """One that was renamed is still the same, and has its beginning."""
+        about = os.fstat(self._descriptor)
+        return stat.S_ISREG(about.st_mode) and not about.st_nlink
 
     def _write(self, data: bytes) -> None:
         while data:
@@ -181,7 +192,13 @@ def _open(path: Path) -> int:
     try:
         os.set_blocking(descriptor, True)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(descriptor, 0o600)  # One that was there before may have been open to others.
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(
+            f"{path} is being written by another", hint="give each server a file of its own"
+        ) from None
     except OSError as error:
         os.close(descriptor)
         raise _cannot(path, error) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from sapwood.config import SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim.fitted import FittedCost, Observation, fit
+from sapwood.sim.readers.values import parsed
 
 _MOST_REPEATED = 0.2
 """Decoding of which more repeats what came before ran with guesses: its steps are not known."""
@@ -19,13 +19,16 @@ def fit_bench(path: str | Path, scheduler: SchedulerConfig | None = None) -> Fit
     """Raises UsageError for what is no result of the serving bench, or lacks cases."""
     chunk = (scheduler or SchedulerConfig()).chunk_tokens
     try:
-        results = json.loads(Path(path).read_text(encoding="utf-8"))
+        results = parsed(Path(path).read_text(encoding="utf-8"))
         seen = list(observations(results["rows"], chunk))
         name = f"fitted to {Path(path).name} ({results['regime']['model']}, {results['machine']['cpu']})"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        wrong = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(
-            f"{path} is neither a capture nor a result of `sapwood bench serve`: {error!r}"
-        ) from error
+            f"{path} is neither a capture nor a result of `sapwood bench serve`: {wrong}"
+        ) from None
     return fit(name, seen, chunk)
 
 

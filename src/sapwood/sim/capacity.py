@@ -20,6 +20,11 @@ def units_of(trace: Trace, capacity_tokens: int) -> int:
     return units
 
 
+def useful(trace: Trace, units: int) -> int:
+    """No more than there are blocks in all: nothing is ever evicted then, and a pool takes real memory."""
+    return max(1, min(units, len(trace.names)))
+
+
 def fits(trace: Trace, units: int) -> NDArray[np.bool_]:
     """bool [n], the requests that are no longer than the cache. An engine refuses the others."""
     return np.diff(trace.offsets) <= units

@@ -120,7 +120,11 @@ def _latent(config: DecoderConfig, at: str) -> Iterator[Weight]:
 
 
 def _experts_of_layer(config: DecoderConfig) -> int:
-    return int(config.says("num_local_experts", "num_experts", "n_routed_experts") or 0)
+    names = ("num_local_experts", "num_experts", "n_routed_experts")
+    count = config.says(*names) or 0
+    if type(count) is not int or count < 0:
+        raise UsageError(f"the config of {config.name} has {count!r} experts; a whole number was expected")
+    return count
 
 
 def _has_experts(config: DecoderConfig, layer: int) -> bool:

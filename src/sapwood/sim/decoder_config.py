@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sapwood.errors import UsageError
+from sapwood.sim.readers.values import parsed
+
+_MOST_LAYERS, _MOST = 10_000, 10**9
+"""Of layers, and of anything else, that a model may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,11 @@ class DecoderConfig:
         value = self.text.get(key)
         if value is None and otherwise is not None:
             return otherwise
-        if not isinstance(value, int) or value < 1:
+        most = _MOST_LAYERS if key == "num_hidden_layers" else _MOST
+        if type(value) is not int or value < 1:
             raise UsageError(f"the config of {self.name} has {key} = {value!r}; a whole number was expected")
+        if value > most:
+            raise UsageError(f"the config of {self.name} has {key} = {value}; at most {most:,} were expected")
         return value
 
     def says(self, *keys: str) -> Any:
@@ -58,7 +64,7 @@ class DecoderConfig:
 def read_config(path: Path) -> DecoderConfig:
     """A file is named by its own name, and one that has the name of all by its folder. Raises UsageError."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parsed(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sapwood.cache import Namespace, PrefixCache
 from sapwood.config import CacheConfig
 from sapwood.routing import BLOCK_TOKENS, Candidate, Router, Ticket, router_for
-from sapwood.sim.capacity import fits
+from sapwood.sim.capacity import fits, useful
 from sapwood.sim.contents import Contents
 from sapwood.sim.cost import CostModel
 from sapwood.sim.design import Design
@@ -62,7 +62,7 @@ class _Fleet:
         stored = with_replies(paged)
         pages = design.capacity_tokens // paged.unit_tokens
         config = replace(cache, prefix_index=design.prefix_index, eviction_policy=design.eviction_policy)
-        self._pages, self._config = pages, in_units(config, paged.unit_tokens)
+        self._useful, self._config = useful(stored, pages), in_units(config, paged.unit_tokens)
         self._replicas, self._page_tokens, self._unit = design.replicas, size, paged.unit_tokens
         self._reuses = design.prefix_index != "none"
         self._door = _Door(trace, design, cost) if design.replicas > 1 else None
@@ -78,7 +78,7 @@ class _Fleet:
         found = FleetReplay(reused, replicas, self._refused)
         if not self._reuses or self._refused.all():
             return found
-        caches = [PrefixCache(self._pages, self._config) for _ in range(self._replicas)]
+        caches = [PrefixCache(self._useful, self._config) for _ in range(self._replicas)]
         for index, refused in enumerate(self._refused.tolist()):
             if self._door is not None:
                 replicas[index] = self._door.choose(index, self._arrivals[index])
@@ -103,7 +103,8 @@ class _Door:
     def __init__(self, trace: Trace, design: Design, cost: CostModel) -> None:
         self._scale = max(1.0, trace.unit_tokens / BLOCK_TOKENS)
         self._sessions = trace.sessions.tolist()
-        self._contents = Contents(_to_scale(trace, self._scale))
+        held = max(1, int(design.capacity_tokens / self._scale))
+        self._contents = Contents(_to_scale(trace, self._scale), held + 1)
         page = max(1, round(design.page_size / self._scale))
         self._candidates = [
             Candidate(replica, 0, 0, 0.0, page_tokens=page) for replica in range(design.replicas)
@@ -111,7 +112,7 @@ class _Door:
         self._cost = cost
         self._router: Router = router_for(
             design.routing,
-            capacity_tokens=max(1, int(design.capacity_tokens / self._scale)),
+            capacity_tokens=held,
             prefill_seconds=self._prefill_seconds,
         )
         self._ticket: Ticket | None = None

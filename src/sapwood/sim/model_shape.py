@@ -83,7 +83,10 @@ class ModelShape:
             or self.active > self.parameters
             or not 0 < self.chosen_experts <= 1
         ):
-            raise UsageError(f"no model has the shape {self}")
+            raise UsageError(
+                f"no model has the shape of {self.name}: {self.layers} layers, {self.heads} heads, {self.kv_heads} KV "
+                f"heads of {self.head_dim} numbers, {self.parameters:,} parameters, {self.active:,} of them active"
+            )
 
     @property
     def active(self) -> int:

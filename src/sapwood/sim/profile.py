@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import os
+import zlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -54,6 +56,16 @@ class LayerProfile:
 
         Raises UsageError if one is missing or is no such table.
         """
+        try:
+            return cls._read(prefix)
+        except (ValueError, LookupError, TypeError, csv.Error, EOFError, OSError, zlib.error) as error:
+            raise UsageError(
+                f"the files of the layer profile {prefix} cannot be read: {error}",
+                hint="one is cut or damaged; get them again",
+            ) from None
+
+    @classmethod
+    def _read(cls, prefix: str | Path) -> LayerProfile:
         points = [
             (Point(*(int(row[name]) for name in COLUMNS)), float(row["time_us"]))
             for row in _rows(prefix, "attention", (*COLUMNS, "time_us"))
@@ -66,7 +78,7 @@ class LayerProfile:
 
 def is_profile(prefix: str | Path) -> bool:
     """Whether the three files of a profile are to be expected there."""
-    return any(Path(f"{prefix}_dense.csv{packed}").exists() for packed in ("", ".gz"))
+    return any(os.path.exists(f"{prefix}_dense.csv{packed}") for packed in ("", ".gz"))
 
 
 def profiles_in(folder: Path) -> list[str]:

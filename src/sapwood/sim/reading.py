@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,10 +16,12 @@ from sapwood.sim.readers.capture import capture_trace
 from sapwood.sim.readers.engine_logs import read_sglang, read_vllm
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.mooncake import read_mooncake
+from sapwood.sim.readers.piped import source_at
 from sapwood.sim.readers.requests import find_body, read_requests
 from sapwood.sim.readers.servegen import read_servegen
 from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.tokenize import Tokenize
+from sapwood.sim.readers.values import parsed
 from sapwood.sim.readers.weka import read_weka
 from sapwood.sim.trace import Trace
 
@@ -65,7 +66,8 @@ def read_trace(
     seed: int = 0,
     in_a_row: bool = False,
 ) -> Trace:
-    """The requests of a file, plain or gzip or xz. Raises UsageError for one that cannot be read.
+    """The requests of a file, or of a pipe, or of stdin as `-`; plain or gzip or xz. Raises UsageError for one that
+    cannot be read.
 
     Args:
         tokenize: for traces that hold texts; None counts bytes, scaled to what the trace tells of usage.
@@ -73,14 +75,13 @@ def read_trace(
         seed: for what a trace leaves open: when its sessions begin, or, of statistics, all.
         in_a_row: sessions whose beginnings are not known come one after another instead of interleaved.
     """
-    source = Source(path)
-    kind = _kind(source)
-    return _READERS[kind](source, _Wishes(tokenize, output_tokens, seed, in_a_row))
+    with source_at(path) as source:
+        return _READERS[_kind(source)](source, _Wishes(tokenize, output_tokens, seed, in_a_row))
 
 
 def _kind(source: Source) -> str:
     if source.path.is_dir():
-        raise UsageError(f"{source.path} is a folder; a file was expected")
+        raise UsageError(f"{source} is a folder; a file was expected")
     first: Line | None = None
     counted = False
     for line in islice(source.lines(), _LINES_LOOKED_AT):
@@ -93,9 +94,9 @@ def _kind(source: Source) -> str:
     if counted:  # Another line may have had a prompt as well.
         return "arrivals"
     if first is None:
-        raise UsageError(f"{source.path} is empty")
+        raise UsageError(f"{source} is empty")
     raise UsageError(
-        f"{source.path} is in no format that is known here; it begins with {first.text[:60]!r}",
+        f"{source} is in no format that is known here; it begins with {first.text[:60]!r}",
         hint="docs/capture.md lists what can be read; a time, prompt_tokens and completion_tokens a line are enough",
     )
 
@@ -104,7 +105,7 @@ def _kind_of_line(line: Line) -> str | None:
     if not line.text.startswith("{"):
         return _kind_of_talk(line.text)
     try:
-        fields = json.loads(line.text)
+        fields = parsed(line.text)
     except ValueError:
         return None
     return _kind_of_row(fields) if isinstance(fields, dict) else None

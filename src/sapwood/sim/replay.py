@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sapwood.cache import Namespace, PrefixCache, Tokens
 from sapwood.config import CacheConfig
-from sapwood.sim.capacity import fits, units_of
+from sapwood.sim.capacity import fits, units_of, useful
 from sapwood.sim.trace import Trace
 
 
@@ -44,7 +44,7 @@ def replay(
     after each request. Raises UsageError for a capacity below one block.
     """
     pages = units_of(trace, capacity_tokens)
-    cache = PrefixCache(pages, in_units(config or CacheConfig(), trace.unit_tokens))
+    cache = PrefixCache(useful(trace, pages), in_units(config or CacheConfig(), trace.unit_tokens))
     spaces = [Namespace(name) for name in trace.scope_names]
     matched, refused = np.zeros(len(trace), np.int64), ~fits(trace, pages)
     names, offsets, scopes = trace.names, trace.offsets.tolist(), trace.scopes.tolist()

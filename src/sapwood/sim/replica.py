@@ -86,6 +86,11 @@ class Replica:
         waiting, page = self.scheduler.waiting + len(self._door), self.cache.page_size
         return Candidate(self.number, self.scheduler.running, waiting, wait, page_tokens=page)
 
+    @property
+    def longest(self) -> int:
+        """Most tokens of a request, prompt and answer: what is longer is refused."""
+        return self._bounds.longest
+
     def arrive(self, visit: Visit) -> None:
         """It is let in before the next step."""
         self._door.append(visit)

@@ -65,7 +65,7 @@ class Simulation:
             Replica(number, setup, cost, self.record, coasting=coasting) for number in range(setup.replicas)
         ]
         self._trace = trace
-        self._contents = Contents(trace)
+        self._contents = Contents(trace, self.replicas[0].longest)
         self._progress = progress
         self._asked = asked
         self._router: Router | None = None if setup.router is None else setup.router()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ class TraceRequest:
     """One row. Raises UsageError for one that cannot be.
 
     Attributes:
-        arrival: seconds since the trace began.
+        arrival: seconds since the trace began; readers may count from elsewhere until all of it is read.
         names: int32 [ceil(known_tokens / unit_tokens)], of prompt and reply; the last may stand for a partial block.
         known_tokens: tokens that `names` covers, from the start; at most prompt and reply.
         session: a number that the requests of one conversation or agent share; unique to it if there is none.
@@ -45,10 +46,10 @@ class TraceRequest:
     scope: int = 0
 
     def __post_init__(self) -> None:
-        if self.prompt_tokens < 1 or self.output_tokens < 0 or not self.arrival >= 0:
+        if self.prompt_tokens < 1 or self.output_tokens < 0 or not isfinite(self.arrival):
             raise UsageError(
                 f"a request at {self.arrival} s has {self.prompt_tokens} prompt tokens and {self.output_tokens} "
-                "output tokens; at least 0 s, 1 and 0 were expected"
+                "output tokens; a time, at least 1 and 0 were expected"
             )
         if not 0 <= self.known_tokens <= self.prompt_tokens + self.output_tokens:
             raise UsageError(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sapwood.errors import UsageError
+from sapwood.orphans import end_with_parent
 
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
@@ -36,7 +37,7 @@ def in_parallel(
     what: str = "jobs",
 ) -> list[ResultT]:
     """The results in the order of the jobs, whoever ends first; the first error of a job is raised, and ends all at
-    once, as an interrupt does. Raises UsageError if a process dies.
+    once, as an interrupt does. They end with this process, too, should it be killed. Raises UsageError if one dies.
 
     Args:
         function, jobs: both can be pickled: a function of a module, or a partial of one.
@@ -48,7 +49,7 @@ def in_parallel(
     if count == 1:
         return [_told(function(job), tell, f"{what}: {n} of {len(jobs)}") for n, job in enumerate(jobs, 1)]
     # Not forked: whoever calls may have threads, of which a fork copies the locks alone.
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         try:
             with _no_interrupts():
                 futures = [pool.submit(function, job) for job in jobs]

@@ -202,6 +202,15 @@ def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
         ([{**HEADER, "version": 2}], "'version' is 2; 1, which is all"),
         ([HEADER, served("a", 0, prompt="x")], "line 2: 'prompt' is \"x\"; a list"),
         ([HEADER, served("a", 0, prompt=["x"])], "line 2: 'prompt' is [\"x\"]; token ids"),
+        ([HEADER, served("a", 0, prompt=[1.5, 2])], "line 2: 'prompt' is [1.5, 2]; token ids"),
+        (
+            [HEADER, served("a", 0, prompt=[[1, 2], [3, 4]])],
+            "line 2: 'prompt' is [[1, 2], [3, 4]]; token ids",
+        ),
+        ([HEADER, served("a", 0, prompt=[True, False])], "line 2: 'prompt' is [true, false]; token ids"),
+        ([HEADER, served("a", 0, prompt=[-1])], "line 2: 'prompt' is [-1]; token ids"),
+        ([HEADER, served("a", 0, outputs=[None, 3])], "line 2: 'outputs' is [null, 3]; token ids"),
+        ([HEADER, served("a", 0, arrival=1e300)], "line 2: 'arrival' is 1e+300; a number"),
         ([HEADER, served("a", 0, step=None)], "line 2: 'step' is null"),
         ([HEADER, {"pin": "a", "held": 1}], "'held' is 1; true or false"),
         ([HEADER, {"pin": "a", "held": True, "prompt": ["x"]}], "'prompt' is [\"x\"]; token ids"),
@@ -216,3 +225,9 @@ def test_a_line_that_is_none_is_told(rows: list[Mapping[str, Any]], said: str, t
     with pytest.raises(UsageError) as caught:
         read_capture(source(tmp_path, *rows, HEADER))
     assert said in str(caught.value)
+
+
+def test_a_request_with_an_empty_prompt_is_left_out(tmp_path: Path) -> None:
+    trace = capture_trace(source(tmp_path, HEADER, served("a", 0, prompt=[]), served("b", 1)))
+    assert trace.prompt_tokens.tolist() == [3]
+    assert "1 request with an empty prompt left out" in trace.notes

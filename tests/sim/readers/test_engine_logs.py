@@ -145,3 +145,19 @@ def test_limits_and_counts_are_read(tmp_path: Path) -> None:
     )
     trace = read(tmp_path, asked, done, tokenize=None)
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([4], [7])
+
+
+@pytest.mark.parametrize("ids", ["[1, 99999999999]", "[,,]", "[1 2]", "[01]", "[1" + "9" * 5000 + "]"])
+def test_ids_that_no_model_has_are_told_by_their_line(ids: str, tmp_path: Path) -> None:
+    asked = f"INFO 11-29 10:00:00 [logger.py:42] Received request c: prompt: 'a', params: x, prompt_token_ids: {ids}, y"
+    with pytest.raises(UsageError, match=r"^server\.log, line 2: "):
+        read(tmp_path, asked)
+    asked = f"[2026-11-29 10:00:00] Receive: obj=GenerateReqInput(text='a', input_ids={ids}, rid='r1', x)"
+    with pytest.raises(UsageError, match=r"^server\.log, line 2: "):
+        read(tmp_path, asked)
+
+
+def test_a_date_that_is_none_is_told_by_its_line(tmp_path: Path) -> None:
+    asked = "[2026-99-29 10:00:00] Receive: obj=GenerateReqInput(text='a', input_ids=[1], rid='r1', x)"
+    with pytest.raises(UsageError, match=r"^server\.log, line 2: bad month number 99"):
+        read(tmp_path, asked)

@@ -156,9 +156,30 @@ def test_a_tokenizer_that_is_named_is_asked(tmp_path: Path) -> None:
     assert not any("byte" in note for note in trace.assumed)
 
 
-def test_ids_that_no_model_has_are_told_by_their_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="line 1 has token ids that no model has"):
-        read(tmp_path, {"token_ids": [2**40]})
+@pytest.mark.parametrize(
+    "row",
+    [{"token_ids": [2**40]}, {"token_ids": [-1, 3]}, {"token_ids": [1], "output_token_ids": [2**40]}],
+)
+def test_ids_that_no_model_has_are_told_by_their_line(row: Mapping[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"line 2: there are token ids (that no model has|below 0)"):
+        read(tmp_path, {"token_ids": [1]}, row)
+
+
+@pytest.mark.parametrize("time", [float("inf"), float("-inf"), float("nan"), 1e300])
+def test_times_that_are_none_are_told_by_their_line(time: float, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"line 2: (-?inf|nan|1e\+300) is no time"):
+        read(tmp_path, {"token_ids": [1]}, {"token_ids": [1, 2, 3], "timestamp": time})
+
+
+def test_a_log_may_begin_before_0(tmp_path: Path) -> None:
+    trace = read(tmp_path, *({"token_ids": [1, 2], "timestamp": at} for at in (-1e5, -2e5, 3)))
+    assert trace.arrivals.tolist() == [0.0, 1e5, 200_003.0]
+
+
+@pytest.mark.parametrize("name", ["request", "response"])
+def test_what_is_nested_too_deep_within_is_a_text(name: str, tmp_path: Path) -> None:
+    trace = read(tmp_path, {"messages": [HI], name: "[" * 100_000})
+    assert len(trace) == 1
 
 
 SPEND = {

@@ -83,3 +83,27 @@ def test_a_request_that_is_none_is_told_by_its_place(row: Any, said: str, tmp_pa
 def test_all_sessions_must_have_blocks_of_one_size(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'block_size' is 32; 64, as in the lines before"):
         read(tmp_path, session(call(0, 64, [1])), session(call(0, 64, [1, 2]), block_size=32))
+
+
+def test_ids_may_be_as_large_as_they_like(tmp_path: Path) -> None:
+    trace = read(tmp_path, session(call(0, 128, [1, 2**40]), call(1, 128, [2**40, 1])))
+    assert trace.names.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("ids", [["1", "2"], [1.5, 2], [True, 2], [None, 2]])
+def test_ids_are_whole_numbers(tmp_path: Path, ids: list[Any]) -> None:
+    with pytest.raises(UsageError, match=r"line 1, request 1: 'hash_ids' is .* a list of whole numbers was"):
+        read(tmp_path, session(call(0, 128, ids)))
+
+
+def test_a_trace_that_begins_before_0_is_moved_there(tmp_path: Path) -> None:
+    trace = read(tmp_path, session(call(-5, 128, [1, 2]), call(2, 128, [1, 2])))
+    assert trace.arrivals.tolist() == [0.0, 7.0]
+
+
+@pytest.mark.parametrize("tokens", [2**31, 10**30])
+def test_no_request_has_so_many_tokens(tmp_path: Path, tokens: int) -> None:
+    with pytest.raises(
+        UsageError, match=r"line 1, request 1: 'in' is \d+; .* and below 2147483648 was expected"
+    ):
+        read(tmp_path, session(call(0, tokens, [1])))

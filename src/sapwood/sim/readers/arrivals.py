@@ -87,7 +87,11 @@ def read_arrivals(source: Source) -> Trace:
 
 def are_arrivals(fields: Mapping[str, Any]) -> bool:
     """Whether a line has a time and both counts."""
-    return time_of(fields) is not None and usage_of(fields, answer_of(fields)).whole
+    try:
+        timed = time_of(fields) is not None
+    except ValueError:
+        timed = True  # The reader says what is wrong with it.
+    return timed and usage_of(fields, answer_of(fields)).whole
 
 
 def is_table(header: str) -> bool:
@@ -101,7 +105,14 @@ def _all(source: Source) -> Iterator[_Arrival]:
     first = next(source.lines(), None)
     if first is not None and not first.text.startswith("{"):
         return _table(source)
-    return (_Arrival.of(row.fields) for row in source.rows())
+    return _lines(source)
+
+
+def _lines(source: Source) -> Iterator[_Arrival]:
+    for row in source.rows():
+        with row.at_fault():
+            arrival = _Arrival.of(row.fields)
+        yield arrival
 
 
 @dataclass(slots=True)
@@ -122,7 +133,11 @@ class _Numbered:
         """None where nothing stands. Raises UsageError for what cannot be read."""
         if name not in fields:
             return None
-        if (found := reading(fields[name])) is None:
+        try:
+            found = reading(fields[name])
+        except ValueError:
+            found = None
+        if found is None:
             raise self.fault(f"has {fields[name][:40]!r} as {name}; {expected} was expected")
         return found
 

@@ -69,14 +69,16 @@ class TraceBuilder:
         self.add(TraceRequest(arrival, len(prompt), output_tokens, names, len(names), session, scope))
 
     def build(self, *, from_zero: bool = False) -> Trace:
-        """`from_zero`: times are those of a calendar; the first is to be 0. Raises UsageError if there are no rows."""
+        """`from_zero`: times are those of a calendar; the first is to be 0, as it is to be where it is below. Raises
+        UsageError if there are no rows.
+        """
         if not self._rows:
             raise UsageError(
                 f"{self.name} has no request that can be replayed", hint="; ".join(self.notes) or None
             )
         rows = self._rows
-        if from_zero:
-            first = min(row.arrival for row in rows)
+        first = min(row.arrival for row in rows)
+        if from_zero or first < 0:
             rows = [replace(row, arrival=row.arrival - first) for row in rows]
         scopes = tuple(self._scopes) or ("",)
         return Trace.of(self.name, self.unit_tokens, rows, scopes, self.notes, self.assumed)

@@ -136,7 +136,7 @@ def read_capture(source: Source) -> list[CapturedRun]:
         if orders != [*range(len(orders))]:
             run.gaps.append("requests that had not ended are missing")
     if not runs:
-        raise UsageError(f"{source.path} is empty")
+        raise UsageError(f"{source} is empty")
     return runs
 
 
@@ -165,7 +165,7 @@ def capture_trace(source: Source) -> Trace:
     for run in runs:
         begin = run.header.real("began_at") - first
         for request in run.requests:
-            if request.started_step is not None:
+            if request.started_step is not None and len(request.prompt):
                 rows.append(_trace_request(builder, request, max(0.0, begin + request.arrival)))
     for row, session in zip(rows, continued(rows, 1), strict=True):
         names, scope = row.names, row.scope
@@ -188,8 +188,10 @@ def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
     if len(runs) > 1:
         yield f"{len(runs)} runs of the server; tenants and salts of one are not known in another"
     requests = [request for run in runs for request in run.requests]
-    begun = [request for request in requests if request.started_step is not None]
-    if dead := len(requests) - len(begun):
+    begun = [request for request in requests if request.started_step is not None and len(request.prompt)]
+    if empty := sum(not len(request.prompt) for request in requests):
+        yield f"{_requests(empty)} with an empty prompt left out"
+    if dead := len(requests) - len(begun) - empty:
         yield f"{_requests(dead)} that never began left out"
     if several := sum(len(request.outputs) > 1 for request in begun):
         yield f"of {_requests(several)} with several samples only the first sample is replayed"

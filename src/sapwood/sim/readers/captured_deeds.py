@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from sapwood.sim.readers.source import Row
 from sapwood.sim.trace import Names
 
@@ -117,10 +115,7 @@ def scope_of(row: Row) -> CapturedScope:
 
 def token_ids(row: Row, name: str, value: Any) -> Names:
     """What the field `name` has there, as int32 [tokens]. Raises UsageError."""
-    try:
-        return np.array(value, np.int32).reshape(-1) if value else np.empty(0, np.int32)
-    except (ValueError, TypeError, OverflowError):
-        raise row.fault(name, "token ids") from None
+    return row.ids(name, value)
 
 
 def _place(row: Row) -> Place:

@@ -13,7 +13,6 @@ What these logs have cut is no prompt that could be replayed: such requests are 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +21,11 @@ from typing import Any
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.call import NOTHING, Call, Said, said
 from sapwood.sim.readers.calls import trace_of
-from sapwood.sim.readers.source import Source
+from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.timestamps import seconds_of, seconds_without_year
 from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, as_names, text_bytes
 from sapwood.sim.readers.usage import Usage, usage_of
+from sapwood.sim.readers.values import ids_of, parsed
 from sapwood.sim.trace import Trace
 
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -63,19 +63,25 @@ def read_vllm(source: Source, *, tokenize: Tokenize | None = None, output_tokens
         match = _VLLM.search(line.text)
         if match is None or (match[1] == "Request" and not match[3]):
             continue
-        call = calls.setdefault(match[2], _Call())
-        if match[1] == "Generated response":
-            _take_vllm_answer(call, match[4], goes_on="delta" in (match[3] or ""))
-            continue
-        stamp = _VLLM_TIME.search(line.text)
-        at = None if stamp is None else seconds_without_year(stamp[1])
-        if at is not None:
-            last = call.at = at + _YEAR * round(
-                max(0.0, last - at) / _YEAR
-            )  # The log goes on in the next year.
-        _take_vllm_prompt(call, match[4])
+        with source.at_fault(line):
+            last = _take_vllm(calls, match, line, last)
     hint = "the prompts are logged with --enable-log-requests and VLLM_LOGGING_LEVEL=DEBUG, without --max-log-len"
     return _trace(source, calls, tokenize, output_tokens, hint)
+
+
+def _take_vllm(calls: dict[str, _Call], match: re.Match[str], line: Line, last: float) -> float:
+    """`last`: when the prompt before came; returns when this one did. Raises ValueError."""
+    call = calls.setdefault(match[2], _Call())
+    if match[1] == "Generated response":
+        _take_vllm_answer(call, match[4], goes_on="delta" in (match[3] or ""))
+        return last
+    stamp = _VLLM_TIME.search(line.text)
+    at = None if stamp is None else seconds_without_year(stamp[1])
+    if at is not None:
+        # The log goes on in the next year.
+        last = call.at = at + _YEAR * round(max(0.0, last - at) / _YEAR)
+    _take_vllm_prompt(call, match[4])
+    return last
 
 
 def _take_vllm_prompt(call: _Call, said: str) -> None:
@@ -87,7 +93,7 @@ def _take_vllm_prompt(call: _Call, said: str) -> None:
     if text is not None:
         call.text = _literal(text[1])
     if ids is not None:
-        call.ids = json.loads(ids[1])
+        call.ids = _ids(ids[1])
     if (limit := _VLLM_LIMIT.search(rest)) is not None:
         call.limit = int(limit[1])
 
@@ -102,7 +108,7 @@ def _take_vllm_answer(call: _Call, said: str, *, goes_on: bool) -> None:
     if text is not None:
         call.reply_text += _literal(text[1]) or ""
     if ids is not None:
-        call.reply_ids += json.loads(ids[1])
+        call.reply_ids += _ids(ids[1])
 
 
 def read_sglang(
@@ -111,14 +117,20 @@ def read_sglang(
     """Arguments as of `read_requests`. Raises UsageError if no request has its prompt."""
     calls: dict[str, _Call] = {}
     for line in source.lines():
-        if line.text.startswith("{"):
-            _take_sglang_json(calls, line.text)
-        elif (match := _SGLANG.search(line.text)) is not None:
-            asked, _, answered = match[2].partition("), out=")
-            stamp = _SGLANG_TIME.search(line.text)
-            _take_sglang_line(calls, asked, answered, None if stamp is None else seconds_of(stamp[1]))
+        with source.at_fault(line):
+            _take_sglang(calls, line)
     hint = "the prompts are logged, whole, with --log-requests --log-requests-level 3"
     return _trace(source, calls, tokenize, output_tokens, hint)
+
+
+def _take_sglang(calls: dict[str, _Call], line: Line) -> None:
+    """Raises ValueError."""
+    if line.text.startswith("{"):
+        _take_sglang_json(calls, line.text)
+    elif (match := _SGLANG.search(line.text)) is not None:
+        asked, _, answered = match[2].partition("), out=")
+        stamp = _SGLANG_TIME.search(line.text)
+        _take_sglang_line(calls, asked, answered, None if stamp is None else seconds_of(stamp[1]))
 
 
 def _take_sglang_line(calls: dict[str, _Call], asked: str, answered: str, at: float | None) -> None:
@@ -130,14 +142,14 @@ def _take_sglang_line(calls: dict[str, _Call], asked: str, answered: str, at: fl
     call = calls.setdefault(rid[1], _Call(at))
     ids = re.search(rf"\binput_ids={_ID_LIST}( \.\.\.)?", rest)
     if ids is not None:
-        call.ids, call.cut = json.loads(ids[1]), call.cut or ids[2] is not None
+        call.ids, call.cut = _ids(ids[1]), call.cut or ids[2] is not None
     if text is not None:
         call.text, call.cut = _literal(text[1]), call.cut or (text[2] is not None and call.ids is None)
     reply = re.search(rf"'text': {_TEXT}", answered)
     limit = _SGLANG_LIMIT.search(rest)
     reply_ids = re.search(rf"'output_ids': {_ID_LIST}", answered)
     call.reply_text = (_literal(reply[1]) or "") if reply is not None else call.reply_text
-    call.reply_ids = json.loads(reply_ids[1]) if reply_ids is not None else call.reply_ids
+    call.reply_ids = _ids(reply_ids[1]) if reply_ids is not None else call.reply_ids
     call.limit = int(limit[1]) if limit is not None else call.limit
     if answered:
         call.usage = usage_of(
@@ -152,7 +164,7 @@ def _counted(answered: str, name: str) -> str | None:
 
 def _take_sglang_json(calls: dict[str, _Call], line: str) -> None:
     try:
-        fields = json.loads(line)
+        fields = parsed(line)
     except ValueError:
         return
     if not isinstance(fields, dict) or not str(fields.get("event", "")).startswith("request."):
@@ -201,6 +213,12 @@ def _reply(call: _Call, tokenize: Tokenize | None) -> Said:
     if call.reply_ids:
         return as_names(call.reply_ids)
     return said(call.reply_text, tokenize) if call.reply_text else NOTHING
+
+
+def _ids(text: str) -> list[int]:
+    """Raises ValueError."""
+    ids: list[int] = ids_of(parsed(text)).tolist()
+    return ids
 
 
 def _literal(text: str) -> str | None:

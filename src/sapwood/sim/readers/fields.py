@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from sapwood.sim.readers.timestamps import seconds_of
+from sapwood.sim.readers.values import parsed
 
 _ANSWERS = ("response_body", "response", "output", "completion_response", "out")
 _TIMES = (
@@ -28,7 +28,7 @@ _SESSIONS = ("session_id", "sessionid", "conversation_id", "chat_id", "thread_id
 
 
 def time_of(fields: Mapping[str, Any]) -> float | None:
-    """Seconds since 1970, or since whatever began."""
+    """Seconds since 1970, or since whatever began. Raises ValueError for what is no time."""
     named = by_plain_name(fields)
     times = (seconds_of(named.get(name)) for name in _TIMES)
     return next((time for time in times if time is not None), None)
@@ -75,7 +75,7 @@ def decoded(value: Any) -> Any:
     """JSON in a text is taken for what it says."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return parsed(value)
+        except ValueError:
             return value
     return value

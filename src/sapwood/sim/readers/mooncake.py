@@ -40,12 +40,12 @@ class _Asked:
         fields = row.fields
         at = row.real("timestamp") if "timestamp" in fields else float(order)
         reply = row.array("output_hash_ids") if "output_hash_ids" in fields else ()
-        output = row.whole("output_length", 0) if "output_length" in fields else 0
+        output = row.tokens("output_length", 0) if "output_length" in fields else 0
         blocks = row.array("hash_ids")
         for name, ids in (("hash_ids", blocks), ("output_hash_ids", reply)):
             if not {type(id) for id in ids} <= {int, str}:
                 raise row.fault(name, "a list of whole numbers or texts")
-        return cls(row, at, row.whole("input_length", 1), output, blocks, reply)
+        return cls(row, at, row.tokens("input_length", 1), output, blocks, reply)
 
     def fits(self, unit: int) -> bool:
         return len(self.blocks) in (self.prompt // unit, -(-self.prompt // unit))
@@ -55,7 +55,7 @@ def read_mooncake(source: Source) -> Trace:
     """Raises UsageError, naming the line at fault."""
     asked = [_Asked.of(row, order) for order, row in enumerate(source.rows())]
     if not asked:
-        raise UsageError(f"{source.path} has no requests")
+        raise UsageError(f"{source} has no requests")
     builder = TraceBuilder(source.name.removesuffix("_trace"), _unit(asked))
     first = asked[0].row.fields
     for one in asked:

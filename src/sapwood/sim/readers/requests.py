@@ -10,9 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.call import NOTHING, Call, Said, said
 from sapwood.sim.readers.calls import trace_of
@@ -21,7 +18,8 @@ from sapwood.sim.readers.source import Row, Source
 from sapwood.sim.readers.texts import FLATTENED, answer_text, text_of
 from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, text_bytes
 from sapwood.sim.readers.usage import usage_of
-from sapwood.sim.trace import Names, Trace
+from sapwood.sim.readers.values import ids_of
+from sapwood.sim.trace import Trace
 
 _IDS = ("token_ids", "prompt_token_ids", "input_ids")
 _PROMPTS = ("messages", "prompt", "input")
@@ -66,7 +64,7 @@ class _Log:
             self._take(row, body)
 
     def _take(self, row: Row, body: Mapping[str, Any]) -> None:
-        prompt, fields = self._prompt(row, body), row.fields
+        prompt, fields = self._prompt(body), row.fields
         if not len(prompt):
             self.notes.skipped += 1
             return
@@ -82,10 +80,10 @@ class _Log:
         )
         self.calls.append(call)
 
-    def _prompt(self, row: Row, body: Mapping[str, Any]) -> Said:
+    def _prompt(self, body: Mapping[str, Any]) -> Said:
         given = next((body[name] for name in (*_IDS, "prompt", "input") if _are_ids(body.get(name))), None)
         if given is not None:
-            return _ids(row, given)
+            return ids_of(given)
         self.notes.flattened |= not isinstance(body.get("prompt"), str)
         self.notes.bytes_taken |= self.tokenize is text_bytes
         return said(text_of(body), self.tokenize)
@@ -94,7 +92,7 @@ class _Log:
         """As far as it is there."""
         ids = row.fields.get("output_token_ids", row.fields.get("output_ids"))
         if _are_ids(ids):
-            return _ids(row, ids)
+            return ids_of(ids)
         text = answer_text(answer)
         return said(text, self.tokenize) if text else NOTHING
 
@@ -110,7 +108,8 @@ def read_requests(
     """
     log = _Log(TraceBuilder(source.name, 1), tokenize)
     for row in source.rows():
-        log.take(row)
+        with row.at_fault():
+            log.take(row)
     log.builder.notes += log.notes.told()
     if log.notes.bytes_taken:
         log.builder.assumed.append(A_BYTE)
@@ -142,13 +141,6 @@ def _limit(body: Mapping[str, Any]) -> int | None:
             if type(place.get(name)) is int and place[name] > 0:
                 return int(place[name])
     return None
-
-
-def _ids(row: Row, given: Any) -> Names:
-    try:
-        return np.array(given, np.int32)
-    except (OverflowError, ValueError):
-        raise UsageError(f"{row.where} has token ids that no model has") from None
 
 
 def _are_ids(value: Any) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.source import Line, Source
+from sapwood.sim.readers.values import parsed
 from sapwood.sim.trace import Trace, TraceRequest
 
 UNIT = 64
@@ -31,6 +31,10 @@ UNIT = 64
 
 SECONDS = 3600.0
 """How much of the time is drawn, from the first request on: whole files have millions."""
+
+
+_MOST_A_SECOND = 1e5
+"""Requests of one client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def read_servegen(source: Source, *, seed: int = 0, seconds: float = SECONDS) ->
     lengths = _dataset(source)
     busy = [window for window in windows if window.rate > 0]
     if not busy:
-        raise UsageError(f"{source.path} has no 600 seconds in which requests come")
+        raise UsageError(f"{source} has no 600 seconds in which requests come")
     first = busy[0].start
     random, builder = np.random.default_rng(seed), TraceBuilder(source.name.removesuffix("-trace"), UNIT)
     ends = [*(window.start for window in windows[1:]), windows[-1].start + 600.0]
@@ -114,7 +118,8 @@ def _window(source: Source, line: Line) -> _Window:
     try:
         start, rate, _, family, first, second = next(csv.reader([line.text]))
         window = _Window(float(start), float(rate), family or "Gamma", float(first))
-        fits = window.rate >= 0 and family in ("Gamma", "Weibull", "") and float(second) >= 0
+        fits = 0 <= window.rate < _MOST_A_SECOND and math.isfinite(window.start) and float(second) >= 0
+        fits = fits and family in ("Gamma", "Weibull", "")
         if not fits or (window.rate > 0 and not (family and window.shape > 0)):
             raise ValueError
         return window
@@ -138,9 +143,9 @@ def _dataset(source: Source) -> list[_Lengths]:
         )
     text = "\n".join(line.text for line in Source(found).lines())
     try:
-        parts = json.loads(text)
+        parts = parsed(text)
         lengths = [_lengths(float(start), fields) for start, fields in parts.items() if _holds(fields)]
-    except (ValueError, SyntaxError, KeyError, TypeError, AttributeError):
+    except (ValueError, SyntaxError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError):
         raise UsageError(f"{found} holds no histograms of lengths by time") from None
     if not lengths:
         raise UsageError(f"{found} holds no histograms of lengths by time")

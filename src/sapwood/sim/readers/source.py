@@ -13,10 +13,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from sapwood.errors import UsageError
+from sapwood.sim.readers.values import ids_of, parsed
+from sapwood.sim.trace import Names
 
 _LONGEST_SHOWN = 60
 _MOST = 2**62
 """No count of anything here."""
+_MOST_TOKENS = 2**31
+"""No request has as many."""
+_MOST_REAL = 1e20
+"""No time, in whatever unit, from seconds to nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +38,21 @@ class Row:
     where: str
     fields: Mapping[str, Any]
 
-    def whole(self, name: str, least: int) -> int:
+    def whole(self, name: str, least: int, below: int = _MOST) -> int:
         value = self.fields.get(name)
-        if type(value) is not int or not least <= value < _MOST:
-            raise self.fault(name, f"a whole number of at least {least}")
+        if type(value) is not int or not least <= value < below:
+            most = "" if below == _MOST else f" and below {below}"
+            raise self.fault(name, f"a whole number of at least {least}{most}")
         return value
 
+    def tokens(self, name: str, least: int) -> int:
+        """How many."""
+        return self.whole(name, least, _MOST_TOKENS)
+
     def real(self, name: str) -> float:
-        """A finite number."""
+        """A number that can be a time or a difference of times."""
         value = self.fields.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST_REAL:
             raise self.fault(name, "a number")
         return float(value)
 
@@ -57,6 +68,19 @@ class Row:
             raise self.fault(name, "a list")
         return value
 
+    def ids(self, name: str, value: Any) -> Names:
+        """Token ids, int32 [tokens]: what the field `name` has there."""
+        try:
+            return ids_of(value)
+        except ValueError:
+            raise self.fault(name, "token ids, each from 0 to 2147483647,") from None
+
+    @contextmanager
+    def at_fault(self) -> Iterator[None]:
+        """What is no value within is told with the line."""
+        with _told_of(self.where):
+            yield
+
     def fault(self, name: str, expected: str) -> UsageError:
         if name not in self.fields:
             return UsageError(f"{self.where} has no {name!r}; {expected} was expected")
@@ -68,9 +92,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file as it lies there, gzip or xz or plain, whatever its name says."""
+    """A file as it lies there, gzip or xz or plain, whatever its name says. It prints as what it was called.
+
+    `called` is how whoever named it knows it, where it is a copy of that.
+    """
 
     path: Path
+    called: str | None = None
+
+    def __str__(self) -> str:
+        return self.called or str(self.path)
 
     @property
     def name(self) -> str:
@@ -91,11 +122,11 @@ class Source:
             ) from None
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError):
             raise UsageError(
-                f"{self.path} cannot be unpacked beyond line {number}",
+                f"{self} cannot be unpacked beyond line {number}",
                 hint="the file is cut or damaged; get it again",
             ) from None
         except OSError as error:
-            raise UsageError(f"cannot read {self.path}: {error.strerror or error}") from None
+            raise UsageError(f"cannot read {self}: {error.strerror or error}") from None
 
     def rows(self) -> Iterator[Row]:
         """All lines as JSON objects. Raises UsageError for one that is none."""
@@ -104,8 +135,8 @@ class Source:
 
     def row(self, line: Line) -> Row:
         try:
-            fields = json.loads(line.text)
-        except (ValueError, RecursionError) as error:
+            fields = parsed(line.text)
+        except ValueError as error:
             raise UsageError(
                 f"{self.at(line.number)} is no JSON: {error}",
                 hint="the line is cut or damaged; get the file again",
@@ -116,6 +147,12 @@ class Source:
 
     def at(self, number: int) -> str:
         return f"{self.path.name}, line {number}"
+
+    @contextmanager
+    def at_fault(self, line: Line) -> Iterator[None]:
+        """What is no value within is told with the line."""
+        with _told_of(self.at(line.number)):
+            yield
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
@@ -130,3 +167,11 @@ class Source:
                     yield unpacked
             else:
                 yield raw
+
+
+@contextmanager
+def _told_of(where: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import math
 import re
 
 _DATE = re.compile(
@@ -13,22 +12,26 @@ _NO_YEAR = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?", r
 
 _MILLISECONDS = 1e11
 """Numbers from here on are no seconds since 1970: they would be of the year 5138."""
+_MOST = 1e20
+"""Nor, from here on, nanoseconds."""
 
 
 def seconds_of(value: object) -> float | None:
-    """Seconds since 1970 of an ISO date (UTC if it names no zone), or of s, ms, µs or ns; None if it is neither."""
+    """Seconds since 1970 of an ISO date (UTC if it names no zone), or of s, ms, µs or ns; None if it is neither.
+
+    Raises ValueError for a date or a number that is no time.
+    """
     if isinstance(value, bool) or value is None:
         return None
     text = str(value).strip()
     if isinstance(value, int | float) or re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
-        number = float(text)  # Of what is too large for one it is infinite.
-        return _scaled(number) if math.isfinite(number) else None
+        return _scaled(float(text))  # Of what is too large for a number it is infinite.
     match = _DATE.match(text)
     return None if match is None else _of_date(match)
 
 
 def seconds_without_year(text: str) -> float | None:
-    """Of `11-29 10:00:00`, counted from the beginning of a leap year."""
+    """Of `11-29 10:00:00`, counted from the beginning of a leap year. Raises ValueError for a date that is none."""
     match = _NO_YEAR.match(text)
     if match is None:
         return None
@@ -37,6 +40,8 @@ def seconds_without_year(text: str) -> float | None:
 
 
 def _scaled(value: float) -> float:
+    if not abs(value) < _MOST:
+        raise ValueError(f"{value:.3g} is no time")
     while value >= _MILLISECONDS:
         value /= 1000
     return value
@@ -51,7 +56,12 @@ def _of_date(match: re.Match[str]) -> float:
     return _utc(year, month, day, hour, minute, second) - shift + _fraction(match[7])
 
 
-def _utc(*parts: int) -> float:
+def _utc(year: int, month: int, day: int, *clock: int) -> float:
+    """Raises ValueError; a second may be a leap second."""
+    in_month = calendar.monthrange(year, month)[1]
+    if not 1 <= day <= in_month or any(part > most for part, most in zip(clock, (23, 59, 60), strict=True)):
+        raise ValueError("a date has no such day, or a day no such time")
+    parts = (year, month, day, *clock)
     return float(calendar.timegm((*parts, 0, 0, 0)))
 
 

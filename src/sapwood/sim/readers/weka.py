@@ -10,7 +10,7 @@ KV, so each is a scope.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.source import Row, Source
-from sapwood.sim.trace import Names, Trace, TraceRequest
+from sapwood.sim.trace import Trace, TraceRequest
 
 SESSION_GAP_SECONDS = 60.0
 """Between the beginnings of two sessions, on average."""
@@ -34,7 +34,7 @@ class _Call:
     model: str
     prompt: int
     output: int
-    ids: Names
+    ids: Sequence[int]
     where: str
 
 
@@ -56,7 +56,7 @@ def read_weka(source: Source, *, seed: int = 0, in_a_row: bool = False) -> Trace
         longest = max((call.at for call in calls), default=0.0)
         begin += longest if in_a_row else float(random.exponential(SESSION_GAP_SECONDS))
     if builder is None:
-        raise UsageError(f"{source.path} has no sessions")
+        raise UsageError(f"{source} has no sessions")
     builder.notes += [
         "sessions come one after another, each when the one before has ended"
         if in_a_row
@@ -84,24 +84,22 @@ def _calls(row: Row, requests: Iterable[Any], begin: float = 0.0, agent: str = "
 
 def _call(row: Row, at: float, agent: str) -> _Call:
     ids = row.array("hash_ids")
-    try:
-        names = np.array(ids, np.int32) if ids else np.empty(0, np.int32)
-    except (ValueError, TypeError, OverflowError):
-        names = np.empty((0, 0), np.int32)
-    if names.ndim != 1 or (len(names) and names.min() < 0):
+    if not set(map(type, ids)) <= {int}:
         raise row.fault("hash_ids", "a list of whole numbers")
     model = str(row.fields.get("model", ""))
-    return _Call(at, agent, model, row.whole("in", 1), row.whole("out", 0), names, row.where)
+    return _Call(at, agent, model, row.tokens("in", 1), row.tokens("out", 0), ids, row.where)
 
 
 def _add(builder: TraceBuilder, where: str, calls: list[_Call], begin: float) -> None:
-    """A session, its blocks numbered after those of all others."""
-    blocks = builder.fresh(1 + max((int(call.ids.max()) for call in calls if len(call.ids)), default=0))
+    """A session, whose blocks are those of no other."""
+    numbers: dict[int, int] = {}
     for call in calls:
         whole, unit = len(call.ids), builder.unit_tokens
         if whole not in (call.prompt // unit, -(-call.prompt // unit)):
             raise UsageError(f"{call.where} has {whole} blocks of {unit} tokens for {call.prompt} tokens")
-        names = blocks[call.ids] if whole else np.empty(0, np.int32)
+        first_met = [id for id in dict.fromkeys(call.ids) if id not in numbers]
+        numbers.update(zip(first_met, builder.fresh(len(first_met)).tolist(), strict=True))
+        names = np.array([numbers[id] for id in call.ids], np.int32)
         if whole * unit < call.prompt:
             names = np.concatenate((names, builder.fresh(1)))
         session, scope = builder.session((where, call.agent)), builder.scope(call.model)
