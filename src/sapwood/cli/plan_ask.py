@@ -60,6 +60,8 @@ class Ask:
     seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
+    traffic: the plan is for so many times the users of the trace.
+    what_ifs: whether they are wanted, and the sensitivity, with goals or `full`.
     assumed: flags that nobody gave although `cost` was measured on what they name.
     """
 
@@ -86,7 +88,18 @@ class Ask:
     full: bool = False
     workers: int | None = None
     command: str = ""
+    ttft_p50: float | None = None
+    ttft_p99: float | None = None
+    tpot_p95: float | None = None
+    traffic: float = 1.0
+    what_ifs: bool = True
     assumed: tuple[str, ...] = ()
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether anything is to be reached, or not to be exceeded."""
+        times = (self.ttft_p50, self.ttft_p95, self.ttft_p99, self.tpot_p95)
+        return any(each is not None for each in (*times, self.hit_rate)) or self.budget != Budget()
 
     @property
     def kv_bytes(self) -> float:

@@ -62,6 +62,8 @@ def _answer(report: Report) -> Iterator[str]:
         met = report.plan is not None and report.plan.met
         verdict = '<b class="good">met</b>' if met else '<b class="bad">not met</b>'
         yield f'<p class="soft">Goals: {escape(words.goals(report.goals, report.machine))}: {verdict}</p>'
+    if (sureness := words.sureness(report)) is not None:
+        yield f'<p class="soft">{escape(sureness)}.</p>'
     traffic = report.traffic
     times = f" Times: {report.machine.cost}." if report.timed else ""
     yield (
@@ -153,9 +155,8 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    for meets in (True, False):
-        if text == words.verdict(meets):
-            return f'<td class="{"good" if meets else "bad"}">{text}</td>'
+    if (good := words.VERDICTS.get(text)) is not None:
+        return f'<td class="{"good" if good else "bad"}">{text}</td>'
     return f"<td>{escape(text)}</td>"
 
 

@@ -93,7 +93,7 @@ def _what_if(report: Report, each: WhatIf, longest: float) -> TableRow:
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
         words.refused(outcome.refused),
-        words.verdict(each.meets) if report.goals.given else "",
+        words.verdict(each.meets, each.row.outcome) if report.goals.given else "",
     )
     first = each is report.what_ifs[0]
     return TableRow(cells, here=first, bar=min(1.0, outcome.ttft_p95 / longest), good=each.meets)
@@ -105,7 +105,7 @@ def _shift(report: Report, each: Shift) -> TableRow:
         words.shift(each),
         words.percent(each.outcome.hit_rate),
         *_times(each.outcome),
-        words.verdict(each.meets) if report.goals.given else "",
+        words.verdict(each.meets, each.outcome) if report.goals.given else "",
         needed if report.goals.of_answers else "",
     )
     return TableRow(cells, good=each.meets)

@@ -22,6 +22,8 @@ def _answer(report: Report) -> Iterator[str]:
     yield from _wrapped(words.headline(report))
     if report.goals.given:
         yield f"  goals   {words.goals(report.goals, report.machine)}"
+    if (sureness := words.sureness(report)) is not None:
+        yield f"  sure    {sureness}"
     if report.plan is not None:
         yield f"  run     {words.settings(report.plan.answer.design)}"
         yield "  tiers   the hot pool alone: others do not exist yet"

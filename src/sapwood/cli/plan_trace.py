@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from sapwood.cli import plan_words as words
 from sapwood.cli.plan_ask import Ask
 from sapwood.cli.plan_html import as_html
 from sapwood.cli.plan_json import as_json
@@ -20,13 +22,16 @@ from sapwood.errors import UsageError
 from sapwood.sim import Progress, read_trace
 
 
-def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool) -> None:
-    """The report on stdout, as text or as JSON, and as a page in `html`. Raises UsageError."""
+def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool) -> bool:
+    """The report on stdout, as text or as JSON, and as a page in `html`; whether the goals are met, if there are any.
+
+    Raises UsageError.
+    """
     talk = Talk()
     if html is not None:
         _check_place(html)
     with talk.working("reading") as progress:
-        report = study(ask, tokenizer, progress)
+        report = study(ask, tokenizer, progress, talk.say)
     if html is not None:
         _write(html, as_html(report))
         talk.say(f"wrote {html}")
@@ -35,18 +40,22 @@ def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool
         print()
     else:
         print(as_text(report), end="")
+    return report.plan is None or report.plan.met
 
 
-def study(ask: Ask, tokenizer: str, progress: Progress) -> Report:
-    """Takes as long as curves and simulations need. Raises UsageError."""
+def study(ask: Ask, tokenizer: str, progress: Progress, say: Callable[[str], None]) -> Report:
+    """Takes as long as curves and simulations need; what is known early is said. Raises UsageError."""
     progress(f"reading: {ask.path}")
     tokenize = tokenizer_named(tokenizer, progress)
     trace = read_trace(ask.path, tokenize=tokenize, seed=ask.seed, in_a_row=ask.in_a_row)
     progress(f"counting: {len(trace):,} requests")
     found = Study.of(ask, trace)
     timed = TimedStudy.of(found, progress)
+    held = None if timed is None else timed.held()
+    if held is not None:
+        say(words.held(held, found.machine()))
     report = found.report(progress)
-    return report if timed is None else timed.added(report)
+    return report if timed is None else timed.added(report, held)
 
 
 def _check_place(html: Path) -> None:

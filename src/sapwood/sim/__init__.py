@@ -13,6 +13,7 @@ from sapwood.sim.goals import Goals, Shortfall
 from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
+from sapwood.sim.load import keeping_up
 from sapwood.sim.model_shape import ModelShape, shape_named
 from sapwood.sim.pages import in_pages
 from sapwood.sim.planner import Plan, Planner
@@ -28,6 +29,7 @@ from sapwood.sim.simulate import simulate
 from sapwood.sim.space import TRIED_PAGES, TRIED_ROUTINGS, Space, capacities_up_to
 from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
+from sapwood.sim.traffic import with_traffic
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
 from sapwood.sim.whole_rates import WholeRates
 from sapwood.sim.whole_refusals import WholeRefusals
@@ -82,6 +84,7 @@ __all__ = [
     "curves",
     "hardware_named",
     "in_pages",
+    "keeping_up",
     "knees",
     "read_trace",
     "sensitivity",
@@ -93,5 +96,6 @@ __all__ = [
     "unbounded_rates",
     "what_ifs",
     "with_replies",
+    "with_traffic",
     "without_names",
 ]
