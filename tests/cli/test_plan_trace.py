@@ -108,7 +108,7 @@ def test_what_there_is_comes_first_and_is_said_early(trace: str, capsys: Out) ->
         if "replaying: " in captured.err
         else True
     )
-    assert " ".join(captured.out.split()).startswith(early + ". ")
+    assert " ".join(captured.out.split()).startswith(f"{early} sure TTFT p95 between ")
     found = document(capsys, trace, *SLOW, "--replicas", "2")
     basis = found["basis"]
     assert basis["design"]["replicas"] == 2

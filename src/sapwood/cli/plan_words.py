@@ -175,14 +175,10 @@ def sureness(report: Report) -> str | None:
 
 
 def headline(report: Report) -> str:
-    """The answer in one line: the plan, or how what there is does, and then what memory brings."""
+    """The answer in one line: the plan, or how what there is does, or what memory brings."""
     plan = report.plan
     if plan is None:
-        return (
-            _knee(report)
-            if report.basis is None
-            else f"{held(report.basis, report.machine)}. {_knee(report)}"
-        )
+        return _knee(report) if report.basis is None else held(report.basis, report.machine)
     answer = sized(plan.answer.design, report.machine)
     if plan.met:
         return f"{answer}: {outcome(plan.answer.outcome)}"
@@ -191,6 +187,11 @@ def headline(report: Report) -> str:
     alone = plan.answer.outcome.overloaded and not report.goals.of_answers
     nothing = "Nothing within the budget keeps up" if alone else "No plan meets the goals"
     return f"{nothing}. Nearest, {answer}: {missed}"
+
+
+def further(report: Report) -> str | None:
+    """What memory brings, where that is not the headline and there is no plan."""
+    return None if report.basis is None or report.plan is not None else _knee(report)
 
 
 def _knee(report: Report) -> str:
