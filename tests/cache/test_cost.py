@@ -14,8 +14,8 @@ from sapwood.cache.density_order import _MOST_MOVES, DensityOrder
 from sapwood.cache.evict import Evictable
 from sapwood.cache.eviction_order import KeyOrder
 from sapwood.cache.ghosts import Ghosts
-from sapwood.cache.leaf_heap import SortKey
 from sapwood.cache.radix import RadixIndex
+from sapwood.cache.sorted_leaves import SortKey
 from sapwood.cache.tenant_order import TenantOrder
 from sapwood.config import CacheConfig
 

@@ -61,7 +61,7 @@ def test_leaves_move_on_as_they_grow_older_and_a_stopped_clock_moves_none() -> N
             order.check()
         assert order.first() is leaves[0]
         assert len(order) == 100
-    assert len({id(leaf.heap) for leaf in leaves}) == 3
+    assert len({id(leaf.filed_in) for leaf in leaves}) == 3
 
 
 def test_empty_shelves_do_not_pile_up() -> None:

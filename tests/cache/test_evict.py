@@ -11,8 +11,8 @@ import pytest
 from cache.helpers import NS, begin, matched, span, store, toks
 from sapwood.cache import PrefixCache
 from sapwood.cache.evict import EvictionPolicy, Fifo, Filo, Lfu, Lru, Mru, Priority, Slru
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.retention import Retention
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 from sapwood.config import CacheConfig, EvictionName
 
 
@@ -25,7 +25,7 @@ class Leaf:
     depth: int = 1
     retention: Retention | None = None
     rank: SortKey = ()
-    heap: LeafHeap[Any] | None = None
+    filed_in: SortedLeaves[Any] | None = None
 
 
 def order(policy: EvictionPolicy, *leaves: Leaf) -> list[int]:

@@ -22,7 +22,7 @@ def node_of(tokens: int, page_size: int) -> Node:
 
 def test_a_new_node_is_unread_unused_and_childless() -> None:
     node = node_of(4, 2)
-    assert (node.pins, node.used, node.living, node.heap, node.children) == (0, 0, 0, None, {})
+    assert (node.pins, node.used, node.living, node.filed_in, node.children) == (0, 0, 0, None, {})
     assert (node.hits, node.retention) == (1, None)
     assert (node.start, node.length, node.depth, node.is_ghost) == (0, 2, 2, False)
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cli.plans import report
+from cli.plans import DEFINITIONS, report
 from sapwood.cli.plan_html import as_html
 from sapwood.errors import UsageError
 from sapwood.sim.goals import Goals
@@ -55,6 +55,12 @@ def test_nothing_is_fetched() -> None:
     assert all(found.startswith("#") for found in re.findall(r"url\(([^)]*)\)", html))
 
 
+def test_what_is_assumed_stands_before_the_figures() -> None:
+    whole = report(GOALS)
+    page = as_html(replace(whole, traffic=replace(whole.traffic, assumed=("4 bytes <a token>",))))
+    assert page.index("Assumed: 4 bytes &lt;a token&gt;.") < page.index("<h2>")
+
+
 def test_the_same_report_gives_the_same_bytes() -> None:
     assert as_html(report(GOALS)) == as_html(report(GOALS))
 
@@ -94,8 +100,35 @@ def test_what_is_refused_and_what_cannot_be_had_is_told_where_there_is_any() -> 
     refusing = replace(first.row, outcome=replace(first.row.outcome, refused=1200))
     html = as_html(replace(whole, what_ifs=(replace(first, row=refusing, held=False), *others)))
     assert "<th>refused</th>" in html
-    assert "<td>1,200</td>" in html
+    assert '<td data-of="refused">1,200</td>' in html
     assert "as planned (a replica has less)" in html
+
+
+def test_a_missed_goal_is_seen_as_missed() -> None:
+    shown = report(Goals(hit_rate=0.75))
+    first, *others = shown.what_ifs
+    close = replace(first.row, outcome=replace(first.row.outcome, hit_rate=0.74996))
+    html = as_html(replace(shown, what_ifs=(replace(first, row=close, meets=False), *others)))
+    assert 'data-of="hit rate">74.996 %<i class="bad">' in html
+    assert "goal ≥ 75.0 %" in html
+
+
+def test_what_to_know_first_is_near_the_top_and_what_is_defined_is_told_once() -> None:
+    shown = report(GOALS)
+    notes = tuple(f"caveat {n}" for n in range(5))
+    html = as_html(replace(shown, traffic=replace(shown.traffic, notes=notes)))
+    assert all(html.count(note) == 1 for note in notes)
+    assert all(html.count(DEFINITIONS[name]) == 1 for name in ("hit rate", "optimum"))
+    assert html.index("caveat 2") < html.index("<summary>2 more notes</summary>") < html.index("caveat 3")
+    assert html.index("caveat 4") < html.index("What memory brings")
+    assert html.index("<svg") < html.index(DEFINITIONS["optimum"])
+
+
+def test_on_a_narrow_page_each_number_has_its_name() -> None:
+    html = as_html(report(GOALS))
+    assert "td::before { content: attr(data-of)" in html
+    names = set(re.findall(r'<td[^>]* data-of="([^"]+)"', html))
+    assert {"hit rate", "TTFT p50", "p95", "goals", "memory", "tokens"} <= names
 
 
 def test_of_a_budget_alone_no_replicas_are_asked_for() -> None:

@@ -51,7 +51,7 @@ def test_json_is_all_there_is_on_stdout(capsys: Out) -> None:
     assert document["left_out"][0]["difference"] is None
     assert document["seeds"] == [0, 23]
     assert {"hit rate", "prefill", "seeds"} <= set(document["definitions"])
-    assert "seeds" in err
+    assert err.splitlines()[-1] == "seeds: 1 of 2"
 
 
 def test_the_table_has_both_figures_and_their_difference(capsys: Out) -> None:
@@ -64,6 +64,7 @@ def test_the_table_has_both_figures_and_their_difference(capsys: Out) -> None:
     assert ["times", "faster", "14", "14", "0", "×"] in lines
     assert "largest difference of a hit rate is 1.5 points" in out
     assert "0, 1, 2: the first ones" in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
     assert all(
         len(line) <= 120 for line in out.splitlines() if not line.startswith(("seeds", "best possible:"))
     )

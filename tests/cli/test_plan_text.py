@@ -15,8 +15,21 @@ def test_the_answer_comes_first_and_the_definitions_last() -> None:
     assert lines[0] == "2 replicas with 6.55 GB of KV each: TTFT p95 4 s, hit rate 80.0 %"
     assert lines[1] == "  goals   TTFT p95 ≤ 4 s"
     assert "  tiers   the hot pool alone: others do not exist yet" in lines
-    assert "  price   5 per hour" in lines
-    assert lines[-1] == "TTFT: time to first token"
+    assert "  price   5 an hour (2 × 2.50), in the currency of --price" in lines
+    assert lines[-2] == "TTFT: time to first token"
+    assert lines[-1].startswith("points per GB: ")
+
+
+def test_where_times_come_from_is_told_once_near_the_top() -> None:
+    shown = report(Goals(ttft_p95=4.0))
+    text = as_text(replace(shown, definitions={**shown.definitions, "times": f"from {MACHINE.cost}"}))
+    assert text.count(MACHINE.cost) == 1
+    assert text.index(MACHINE.cost) < text.index("Hit rate in percent by memory")
+
+
+def test_the_plan_has_a_row_among_the_sizes_of_memory() -> None:
+    planned = [line for line in as_text(report(Goals(ttft_p95=4.0))).splitlines() if "← the plan" in line]
+    assert [line.split("← ")[1] for line in planned] == ["the plan: 80.0 % reused, knee"]
 
 
 def test_each_row_of_the_curve_has_memory_rates_gain_and_times() -> None:
@@ -89,3 +102,9 @@ def test_a_hit_rate_is_told_by_several_definitions() -> None:
 
 def test_lines_fit_a_wide_terminal() -> None:
     assert max(len(line) for line in as_text(report(Goals(ttft_p95=4.0, hit_rate=0.5))).splitlines()) <= 120
+
+
+def test_what_is_assumed_comes_right_behind_the_answer() -> None:
+    whole = report(Goals(ttft_p95=4.0))
+    lines = as_text(replace(whole, traffic=replace(whole.traffic, assumed=("4 bytes a token",)))).splitlines()
+    assert lines[1] == "assumed: 4 bytes a token"

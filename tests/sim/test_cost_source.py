@@ -13,8 +13,9 @@ from sapwood.sim.cost import StepShape
 from sapwood.sim.cost_source import cost_from
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
-from sapwood.sim.model_shape import shape_named
+from sapwood.sim.known_models import shape_named
 from sapwood.sim.profile import LayerProfile, ProfileCost
+from sapwood.sim.roofline import RooflineCost
 from sapwood.types import Request
 from sim.test_recorded import captured, crowd
 
@@ -22,14 +23,27 @@ MODEL, HARDWARE = shape_named("llama-3-8b"), hardware_named("h100")
 PROFILE = Path(__file__).parent / "data" / "llmservingsim-vllm" / "RTX4090_Llama-3.1-8B_tp1"
 
 
-def test_the_formula_is_of_the_model_on_the_hardware() -> None:
-    assert cost_from("formula", MODEL, HARDWARE) == FlopCost(MODEL, HARDWARE)
+def test_the_formula_is_of_the_model_on_the_hardware_and_so_is_the_texts() -> None:
+    assert cost_from("formula", MODEL, HARDWARE) == RooflineCost(MODEL, HARDWARE)
+    assert cost_from("text", MODEL, HARDWARE) == FlopCost(MODEL, HARDWARE)
 
 
 def test_a_profile_is_named_by_what_its_files_share() -> None:
     shape = StepShape(np.array([100, 5]), np.array([1, 30]), 2)
     expected = ProfileCost(LayerProfile.read(PROFILE), MODEL.layers).step_seconds(shape)
     assert cost_from(str(PROFILE), MODEL, HARDWARE).step_seconds(shape) == expected > 0
+
+
+def test_a_folder_is_told_from_what_is_not_there_and_its_profiles_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="it is a folder") as raised:
+        cost_from(str(tmp_path), MODEL, HARDWARE)
+    assert raised.value.hint is not None
+    assert "h100_llama of h100_llama_dense.csv" in raised.value.hint
+    for source in (PROFILE.parent, PROFILE.parent / "RTX4090"):
+        with pytest.raises(UsageError) as raised:
+            cost_from(str(source), MODEL, HARDWARE)
+        assert raised.value.hint is not None
+        assert raised.value.hint.endswith(f"{PROFILE}, {PROFILE.parent / 'RTXPRO6000_Llama-3.1-8B_tp1'}")
 
 
 def test_a_capture_gives_the_pace_of_its_steps(tmp_path: Path) -> None:

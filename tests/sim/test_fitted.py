@@ -26,6 +26,14 @@ def shapes(seed: int, count: int) -> list[StepShape]:
     ]
 
 
+def test_its_name_has_times_in_the_units_that_they_have() -> None:
+    name = FittedCost("laptop.jsonl", 0.0312, 6.58e-3, 1.01e-6, 0.0, 0.165, 60).name
+    assert name == (
+        "laptop.jsonl: 31.2 ms a step, 6.58 ms a token, 1.01 µs a pair of tokens, 0 ns a draw; "
+        "60 measurements, mean error 16.5%"
+    )
+
+
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e-3))
 
 

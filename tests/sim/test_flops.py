@@ -8,7 +8,8 @@ import pytest
 from sapwood.sim.cost import StepShape
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
-from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.known_models import shape_named
+from sapwood.sim.model_shape import ModelShape
 
 COST = FlopCost(shape_named("llama-3-8b"), hardware_named("h100"))
 

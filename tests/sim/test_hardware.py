@@ -22,6 +22,16 @@ def test_a_share_of_the_peak_is_a_share(mfu: float) -> None:
         Hardware("x", 1.0, 1.0, 1.0, mfu)
 
 
+@pytest.mark.parametrize("mbu", [0.0, 1.5])
+def test_a_share_of_the_bandwidth_is_a_share(mbu: float) -> None:
+    with pytest.raises(UsageError, match="MBU"):
+        Hardware("x", 1.0, 1.0, 1.0, mbu=mbu)
+
+
+def test_four_fifths_of_the_bandwidth_are_reached() -> None:
+    assert hardware_named("h100").bytes_per_second == pytest.approx(2.68e12)
+
+
 def test_a_price_is_no_gift() -> None:
     with pytest.raises(UsageError, match="costs"):
         Hardware("x", 1.0, 1.0, 1.0, price_per_hour=-1.0)

@@ -11,6 +11,7 @@ import pytest
 from sapwood.sim.chat import ChatWorkload, synthetic_chat
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
+from sapwood.sim.known_models import shape_named
 from sapwood.sim.listing import (
     BlockCache,
     Blocks,
@@ -21,7 +22,6 @@ from sapwood.sim.listing import (
     serve_on_time,
     serve_window,
 )
-from sapwood.sim.model_shape import shape_named
 from sapwood.sim.trace import Trace, TraceRequest
 
 COST = FlopCost(shape_named("llama-3-8b"), hardware_named("h100"))

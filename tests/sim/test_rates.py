@@ -138,8 +138,18 @@ def test_each_definition_has_a_name_and_a_line_of_its_own() -> None:
     assert DEFINITIONS[0] == TOKEN
     assert "\n" not in "".join(each.text for each in DEFINITIONS)
     assert TOKEN.text == (
-        "reused tokens / prompt tokens, over all requests; the unfinished last block of a prompt counts;"
-        " replies are cached; a prompt's last token is always computed"
+        "reused tokens / all prompt tokens; replies are cached; a prompt's last token is always computed"
+    )
+
+
+def test_leaving_unfinished_blocks_out_of_what_is_asked_as_well_makes_a_rate_higher_and_says_so() -> None:
+    """Two prompts of 6 tokens that share 4, in blocks of 4."""
+    trace = trace_of(4, (6, 0, (0, 1), 0), (6, 0, (0, 2), 0))
+    whole = Definition(tail=False)
+    assert [each.value for each in unbounded_rates(trace, (TOKEN, whole))] == [4 / 12, 4 / 8]
+    assert (
+        "in whole blocks (unfinished last blocks, nearly always misses, are not asked for either"
+        in whole.text
     )
 
 

@@ -44,7 +44,9 @@ def test_a_format_is_known_by_what_is_in_the_file(
 
 
 def test_wishes_reach_the_reader(tmp_path: Path) -> None:
-    assert read_trace(jsonl(tmp_path / "a.jsonl", [LMCACHE]), tokenize=lambda _: [5]).names.tolist() == [5, 5]
+    assert read_trace(
+        jsonl(tmp_path / "a.jsonl", [{**LMCACHE, "output": "Yo"}]), tokenize=lambda _: [5]
+    ).names.tolist() == [5, 5]
     weka = jsonl(tmp_path / "b.jsonl", [WEKA, WEKA])
     assert read_trace(weka, in_a_row=True).arrivals.tolist() == [0.0, 0.0]
     assert read_trace(weka, seed=1).arrivals[1] != read_trace(weka, seed=2).arrivals[1]

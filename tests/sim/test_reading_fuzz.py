@@ -48,6 +48,29 @@ KINDS: tuple[Sequence[Any], ...] = (
         {"pin": "a", "at": 1.0, "tenant": "", "prompt": [1], "held": True, "step": 1, "after": 1},
         {"limited": 1, "quotas": {"a": 1}, "public": [[1]], "step": 0, "after": 0},
     ],
+    [
+        {
+            "ts": 5,
+            "prompt_tokens": 600,
+            "completion_tokens": 80,
+            "session_id": "s",
+            "status": "ok",
+            "metadata": {},
+        }
+    ],
+    [
+        {
+            "start_time": "2026-11-29T10:00:00Z",
+            "attributes": [
+                {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "600"}},
+                {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "80"}},
+            ],
+        }
+    ],
+    [
+        {"t": 1, "prompt": "x" * 50, "max_tokens": 9, "usage": {"prompt_tokens": 9, "completion_tokens": 3}},
+        {"t": 2, "prompt": "x" * 70, "response": {**ANSWER, "usage": {"prompt_tokens": 12}}},
+    ],
 )
 JUNK: tuple[Any, ...] = (
     None,

@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple
 
 from sapwood.cache.evict import LeafT, Lru
 from sapwood.cache.hit_density import HitDensity, age_of, class_of
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 from sapwood.errors import BooksError
 
 _DEPTH_STEP = 0.5
@@ -27,16 +27,16 @@ class _Label(NamedTuple):
     cost: int
 
 
-class _Shelf(LeafHeap[LeafT]):
+class _Shelf(SortedLeaves[LeafT]):
     """Leaves that are worth the same, the least recently used first. Shelves are filed too, by their worth."""
 
-    __slots__ = ("heap", "label", "rank")
+    __slots__ = ("filed_in", "label", "rank")
 
     def __init__(self, label: _Label) -> None:
         super().__init__(Lru().key)
         self.label = label
         self.rank: SortKey = ()
-        self.heap: LeafHeap[Any] | None = None
+        self.filed_in: SortedLeaves[Any] | None = None
 
 
 class DensityOrder(Generic[LeafT]):
@@ -62,7 +62,7 @@ class DensityOrder(Generic[LeafT]):
         """Shelves from which leaves may have to move on, as of `_settled`."""
         self._values = self.density.values
         self._shelves: dict[_Label, _Shelf[LeafT]] = {}
-        self._by_worth: LeafHeap[_Shelf[LeafT]] = LeafHeap(self._worth)
+        self._by_worth: SortedLeaves[_Shelf[LeafT]] = SortedLeaves(self._worth)
 
     def __len__(self) -> int:
         return sum(len(shelf) for shelf in self._shelves.values())
@@ -77,7 +77,7 @@ class DensityOrder(Generic[LeafT]):
             self._refile(shelf)
 
     def remove(self, leaf: LeafT) -> None:
-        shelf = leaf.heap
+        shelf = leaf.filed_in
         assert isinstance(shelf, _Shelf)
         was_first = shelf.first() is leaf
         shelf.remove(leaf)
@@ -111,7 +111,7 @@ class DensityOrder(Generic[LeafT]):
         self._by_worth.check()
         for label, shelf in self._shelves.items():
             shelf.check()
-            if (shelf.heap is self._by_worth) != bool(shelf):
+            if (shelf.filed_in is self._by_worth) != bool(shelf):
                 raise BooksError(f"the shelf {label} of {len(shelf)} leaves is filed wrongly")
             for leaf in shelf:
                 # A leaf that was trimmed stays where it is: it is no deeper now, and goes no later.
@@ -142,8 +142,8 @@ class DensityOrder(Generic[LeafT]):
 
     def _refile(self, shelf: _Shelf[LeafT]) -> None:
         """It has another first leaf; without any it is dropped."""
-        if shelf.heap is not None:
-            shelf.heap.remove(shelf)
+        if shelf.filed_in is not None:
+            shelf.filed_in.remove(shelf)
         if shelf:
             self._by_worth.add(shelf)
         else:
@@ -165,6 +165,6 @@ class DensityOrder(Generic[LeafT]):
     def _file_anew(self) -> None:
         """All shelves by the newest values."""
         self._values = self.density.values
-        self._by_worth = LeafHeap(self._worth)
+        self._by_worth = SortedLeaves(self._worth)
         for shelf in self._shelves.values():
             self._by_worth.add(shelf)

@@ -1,15 +1,15 @@
 """Which leaf gives up its pages first: the policies that are one method, a sort key.
 
 The orders are those of SGLang's policies of the same names. How leaves are filed under the keys is
-`leaf_heap`; the default policy, whose values change with time, is `hit_density`.
+`sorted_leaves`; the default policy, whose values change with time, is `hit_density`.
 """
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from sapwood.cache.leaf_heap import Filed, SortKey
 from sapwood.cache.retention import Retention
+from sapwood.cache.sorted_leaves import Filed, SortKey
 
 _PROTECTED_HITS = 2
 

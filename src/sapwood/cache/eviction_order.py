@@ -18,7 +18,7 @@ from sapwood.cache.evict import (
     Priority,
     Slru,
 )
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 from sapwood.config import CacheConfig, EvictionName
 from sapwood.errors import BooksError
 
@@ -66,7 +66,7 @@ class LeafOrder(Protocol[LeafT]):
     def check(self) -> None: ...
 
 
-class KeyOrder(LeafHeap[LeafT]):
+class KeyOrder(SortedLeaves[LeafT]):
     """The order of a policy that is a sort key: it learns nothing."""
 
     __slots__ = ("_policy", "now")
@@ -92,13 +92,13 @@ class KeyOrder(LeafHeap[LeafT]):
 class _Expiry(Generic[LeafT]):
     """When the retention of a leaf ends."""
 
-    __slots__ = ("at", "heap", "leaf", "rank")
+    __slots__ = ("at", "filed_in", "leaf", "rank")
 
     def __init__(self, leaf: LeafT, at: float) -> None:
         self.leaf = leaf
         self.at = at
         self.rank: SortKey = ()
-        self.heap: LeafHeap[Any] | None = None
+        self.filed_in: SortedLeaves[Any] | None = None
 
 
 class EvictionOrder(Generic[LeafT]):
@@ -106,8 +106,10 @@ class EvictionOrder(Generic[LeafT]):
 
     def __init__(self, plain: LeafOrder[LeafT]) -> None:
         self._plain = plain
-        self._retained: LeafHeap[LeafT] = LeafHeap(Priority().key)
-        self._expiries: LeafHeap[_Expiry[LeafT]] = LeafHeap(lambda expiry: (expiry.at, expiry.leaf.used))
+        self._retained: SortedLeaves[LeafT] = SortedLeaves(Priority().key)
+        self._expiries: SortedLeaves[_Expiry[LeafT]] = SortedLeaves(
+            lambda expiry: (expiry.at, expiry.leaf.used)
+        )
         self._expiry_of: dict[LeafT, _Expiry[LeafT]] = {}
 
     def __len__(self) -> int:
@@ -138,11 +140,11 @@ class EvictionOrder(Generic[LeafT]):
 
     def remove(self, leaf: LeafT) -> None:
         """Take out a leaf wherever it is; one that is not evictable is left alone."""
-        if leaf.heap is self._retained:
+        if leaf.filed_in is self._retained:
             self._retained.remove(leaf)
             if leaf in self._expiry_of:
                 self._expiries.remove(self._expiry_of.pop(leaf))
-        elif leaf.heap is not None:
+        elif leaf.filed_in is not None:
             self._plain.remove(leaf)
 
     def alike(self, one: LeafT, other: LeafT) -> bool:
@@ -168,7 +170,7 @@ class EvictionOrder(Generic[LeafT]):
         self._retained.check()
         self._expiries.check()
         for leaf in expected:
-            if leaf.heap is None:
+            if leaf.filed_in is None:
                 raise BooksError(f"{leaf} can be evicted and is missing from the eviction order")
         if len(expected) != len(self):
             raise BooksError(f"{len(self)} leaves are in the eviction order, {len(expected)} are evictable")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sapwood.cache.evict import Lru
-from sapwood.cache.leaf_heap import LeafHeap
 from sapwood.cache.node import Node
+from sapwood.cache.sorted_leaves import SortedLeaves
 from sapwood.errors import BooksError
 
 GHOST_POOLS = 4
@@ -23,7 +23,7 @@ class Ghosts:
         self._most_tokens = GHOST_POOLS * capacity * page_size
         self._nodes = 0
         self._tokens = 0
-        self._leaves: LeafHeap[Node] = LeafHeap(Lru().key)
+        self._leaves: SortedLeaves[Node] = SortedLeaves(Lru().key)
 
     @property
     def over(self) -> bool:
@@ -50,13 +50,13 @@ class Ghosts:
 
     def offer(self, node: Node) -> None:
         """Nothing hangs on this ghost any more."""
-        if node.heap is None:
+        if node.filed_in is None:
             self._leaves.add(node)
 
     def keep(self, node: Node) -> None:
         """Something hangs on it again, or it is used now and has to be offered anew."""
-        if node.heap is not None:
-            node.heap.remove(node)
+        if node.filed_in is not None:
+            node.filed_in.remove(node)
 
     def check(self, ghosts: list[Node]) -> None:
         """Raises BooksError unless exactly these nodes are ghosts, and those without children are filed."""
@@ -67,7 +67,7 @@ class Ghosts:
                 f"{self._nodes} ghosts of {self._tokens} tokens are counted; a recount gives {len(ghosts)} of {tokens}"
             )
         for node in ghosts:
-            if (node.heap is self._leaves) == bool(node.children):
+            if (node.filed_in is self._leaves) == bool(node.children):
                 raise BooksError(f"ghost {node} is filed wrongly")
         if len(self._leaves) > len(ghosts):
             raise BooksError(f"{len(self._leaves)} ghosts are filed; there are {len(ghosts)}")

@@ -7,9 +7,9 @@ from typing import Any
 
 from sapwood.cache.accounts import Account
 from sapwood.cache.keys import Namespace, PageIds, PageKey, Tokens, page_key
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.retention import Retention
 from sapwood.cache.runs import IntRun
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 
 _SHOWN_TOKENS = 6
 
@@ -44,7 +44,7 @@ class Node:
         "children",
         "created",
         "evicted_at",
-        "heap",
+        "filed_in",
         "hits",
         "idle_since",
         "key",
@@ -80,7 +80,7 @@ class Node:
         self.evicted_at = 0.0
         self.retention: Retention | None = None
         self.rank: SortKey = ()
-        self.heap: LeafHeap[Any] | None = None
+        self.filed_in: SortedLeaves[Any] | None = None
 
     def __repr__(self) -> str:
         shown = " ".join(str(token) for token in self.tokens.view[:_SHOWN_TOKENS])

@@ -234,7 +234,7 @@ class RadixIndex:
     def _pin(self, node: Node) -> None:
         if node.pins == 0:
             self._count_leased(node, node.pages.size)
-            if node.heap is not None:
+            if node.filed_in is not None:
                 self.order.remove(node)
             self.order.reused(node, node.pages.size)
         node.hits += 1
@@ -360,7 +360,7 @@ class RadixIndex:
             if not node.children:
                 del self.roots[node.namespace]
         elif not node.is_ghost:
-            if node.heap is None:
+            if node.filed_in is None:
                 self.order.add(node)
         elif not node.children:
             self.ghosts.offer(node)

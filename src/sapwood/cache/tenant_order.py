@@ -7,18 +7,18 @@ from typing import Any
 
 from sapwood.cache.accounts import Account
 from sapwood.cache.eviction_order import EvictionOrder, LeafOrder
-from sapwood.cache.leaf_heap import LeafHeap, SortKey
 from sapwood.cache.node import Node
 from sapwood.cache.retention import Retention
+from sapwood.cache.sorted_leaves import SortedLeaves, SortKey
 from sapwood.errors import BooksError
 
 
 class _Entry:
-    """A leaf as it is filed a second time, for a leaf is in one heap at most. Filed, it changes in its depth alone."""
+    """A leaf as it is filed a second time, for a leaf is in one order at most. Filed, it changes in its depth alone."""
 
     __slots__ = (
         "created",
-        "heap",
+        "filed_in",
         "hits",
         "idle_since",
         "leaf",
@@ -33,7 +33,7 @@ class _Entry:
         self.idle_since = leaf.idle_since
         self.retention: Retention | None = leaf.retention
         self.rank: SortKey = ()
-        self.heap: LeafHeap[Any] | None = None
+        self.filed_in: SortedLeaves[Any] | None = None
 
     def __repr__(self) -> str:
         return f"entry of {self.leaf}"

@@ -23,6 +23,7 @@ from sapwood.cli.plan_ask import (
     share,
     timed_of,
 )
+from sapwood.cli.plan_model import KvDtype, StoredAs, model_of
 from sapwood.config import OrderName
 from sapwood.errors import UsageError
 
@@ -168,16 +169,18 @@ def plan(
         typer.Option(
             "--model-shape",
             metavar="NAME|FILE",
-            help=f"A known name, or a config.json; default: {MODEL}.",
+            help=f"A name of docs/plan.md's table, or a config.json; default: {MODEL}.",
             parser=filled("--model-shape"),
         ),
     ] = None,
+    weights: StoredAs = None,
+    kv_dtype: KvDtype = None,
     hardware: Annotated[
         str | None,
         typer.Option(
             "--hardware",
             metavar="NAME",
-            help=f"A device of a replica; default: {HARDWARE}.",
+            help=f"A device of a replica, likewise; default: {HARDWARE}.",
             parser=filled("--hardware"),
         ),
     ] = None,
@@ -196,7 +199,15 @@ def plan(
     ] = None,
     mfu: Annotated[
         float | None,
-        typer.Option("--mfu", metavar="SHARE", help="Of the peak, reached.", parser=real("--mfu", 0.001, 1)),
+        typer.Option(
+            "--mfu", metavar="SHARE", help="Of the peak; default: 0.5.", parser=real("--mfu", 0.001, 1)
+        ),
+    ] = None,
+    mbu: Annotated[
+        float | None,
+        typer.Option(
+            "--mbu", metavar="SHARE", help="Of bandwidth; default: 0.8.", parser=real("--mbu", 0.001, 1)
+        ),
     ] = None,
     bandwidth: Annotated[
         int | None,
@@ -211,7 +222,7 @@ def plan(
         str | None,
         typer.Option(
             "--cost",
-            metavar="formula|FILE",
+            metavar="formula|text|FILE",
             help="Where times come from: a capture, results of the bench, or a layer profile; default: formula.",
             parser=filled("--cost"),
         ),
@@ -257,9 +268,19 @@ def plan(
         str | None,
         typer.Option(
             "--tokenizer",
-            metavar="MODEL|bytes",
-            help="For traces that hold texts; default: bytes.",
+            metavar="PATH|MODEL|bytes",
+            help="For traces that hold texts: a tokenizer.json, its folder, or a model; default: by their usage, or 4 "
+            "bytes a token.",
             parser=filled("--tokenizer"),
+        ),
+    ] = None,
+    output_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--output-tokens",
+            metavar="N",
+            help="Of each answer of unknown length; default: the mean of the known ones, or 256.",
+            parser=whole("--output-tokens", 0, 10**6),
         ),
     ] = None,
     seed: Annotated[
@@ -344,10 +365,13 @@ def plan(
         "--schedule-policy": schedule_policy,
         "--routing": routing,
         "--model-shape": model_shape,
+        "--weights": weights,
+        "--kv-dtype": kv_dtype,
         "--hardware": hardware,
         "--devices": devices,
         "--peak": peak,
         "--mfu": mfu,
+        "--mbu": mbu,
         "--bandwidth": bandwidth,
         "--cost": cost,
         "--memory": memory,
@@ -356,6 +380,7 @@ def plan(
         "--chunk-tokens": chunk_tokens,
         "--max-running": max_running,
         "--tokenizer": tokenizer,
+        "--output-tokens": output_tokens,
         "--seed": seed,
         "--in-a-row": in_a_row or None,
         "--limit": limit,
@@ -369,24 +394,26 @@ def plan(
         from sapwood.cli.plan_reproduce import plan_reproduce
 
         return plan_reproduce(seeds or SEEDS, any_seeds=any_seeds, workers=workers, as_json=json)
+    from sapwood.cli.plan_capture import served_by
     from sapwood.cli.plan_cost import assumed, cost_named
     from sapwood.cli.plan_hardware import replica_of
     from sapwood.cli.plan_trace import plan_trace
-    from sapwood.sim import shape_named
 
+    served = served_by(Path(trace or ""))
     values = {
         "capacities": None if capacity is None else amounts("--capacity")(capacity),
         "policies": None if policy is None else policies_of("--policy")(policy),
-        "chunk_tokens": chunk_tokens,
-        "max_running": max_running,
+        "chunk_tokens": chunk_tokens or served.chunk_tokens,
+        "max_running": max_running or served.max_running,
         "budget": budget,
     }
-    model = shape_named(model_shape or MODEL)
+    model = model_of(model_shape or served.model or MODEL, weights, kv_dtype)
     said = {
         "peak_flops": None if peak is None else peak * 1e12,
         "bandwidth": bandwidth,
         "memory_bytes": memory,
         "mfu": mfu,
+        "mbu": mbu,
         "memory_utilization": memory_utilization,
         "price_per_hour": price,
     }
@@ -412,17 +439,19 @@ def plan(
         timed=timed,
         full=full,
         workers=workers,
+        output_tokens=output_tokens,
         seed=seed or 0,
         in_a_row=in_a_row,
-        assumed=assumed(cost, {"--model-shape": model_shape, "--hardware": hardware or memory}),
+        served=tuple(served.notes(of_trace)),
+        assumed=assumed(
+            cost, {"--model-shape": model_shape or served.model, "--hardware": hardware or memory}
+        ),
         command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )
     if check and not ask.has_goals:
         raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")
-    met = plan_trace(
-        ask, tokenizer=tokenizer or "bytes", html=None if html is None else Path(html), as_document=json
-    )
+    met = plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
     if check and not met:
         raise typer.Exit(1)
     return None

@@ -57,11 +57,12 @@ class Ask:
     capacities, policies: of the curves; none of them is those that suit the trace.
     page_size, schedule_policy, routing, replicas: held, where they are given.
     timed: so many requests in a row, the busiest, are simulated in time; None is as many as are soon done, 0 none.
-    seed, in_a_row: as in `read_trace`.
+    output_tokens, seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
     traffic: the plan is for so many times the users of the trace.
     what_ifs: whether they are wanted, and the sensitivity, with goals or `full`.
+    served: what is known, and what not, of the server that wrote the trace.
     assumed: flags that nobody gave although `cost` was measured on what they name.
     """
 
@@ -83,6 +84,7 @@ class Ask:
     limit: int | None = None
     duration: float | None = None
     timed: int | None = None
+    output_tokens: int | None = None
     seed: int = 0
     in_a_row: bool = False
     full: bool = False
@@ -93,7 +95,14 @@ class Ask:
     tpot_p95: float | None = None
     traffic: float = 1.0
     what_ifs: bool = True
+    served: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raises UsageError for weights that fill the memory, and for a budget of money without a price."""
+        fits, price = self.most_tokens > 0, self.hardware.price_per_hour
+        if fits and self.budget.price_per_hour is not None and price is None:
+            raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
 
     @property
     def has_goals(self) -> bool:
@@ -115,7 +124,7 @@ class Ask:
                 f"the weights of {self.model.name} take {self.model.bytes_of_weights / 1e9:.0f} GB; "
                 f"{self.hardware.name} has {self.hardware.memory_bytes / 1e9:.0f} GB, of which weights and KV may take "
                 f"{self.hardware.usable_bytes / 1e9:.0f}",
-                hint="take more --devices for a replica, or larger --hardware",
+                hint="take more --devices for a replica, larger --hardware, or --weights that are smaller",
             )
         return int(room / self.kv_bytes)
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sapwood.sim import Hardware, hardware_named, spanning
 
-_OF_NO_NAME = frozenset({"mfu", "memory_utilization", "price_per_hour"})
-"""What may be said of a device that is still the known one."""
+_WORDS: Mapping[str, Callable[[float], str]] = MappingProxyType(
+    {
+        "peak_flops": lambda flops: f"{flops / 1e12:.4g} TFLOP/s",
+        "bandwidth": lambda size: f"{size / 1e12:.3g} TB/s",
+        "memory_bytes": lambda size: f"{size / 1e9:.3g} GB",
+    }
+)
+"""What makes another device of a known one; shares and prices do not."""
 
 
 def replica_of(name: str, devices: int, said: Mapping[str, Any]) -> Hardware:
@@ -19,6 +26,8 @@ def replica_of(name: str, devices: int, said: Mapping[str, Any]) -> Hardware:
     """
     known = hardware_named(name)
     given: Mapping[str, Any] = {field: value for field, value in said.items() if value is not None}
-    changed = set(given) - _OF_NO_NAME
-    device = replace(known, **given, name=f"{known.name}, changed" if changed else known.name)
+    changed = [word(given[field]) for field, word in _WORDS.items() if field in given]
+    device = replace(
+        known, **given, name=f"{known.name} with {', '.join(changed)}" if changed else known.name
+    )
     return spanning(device, devices)

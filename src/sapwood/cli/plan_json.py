@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
+from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Line, Machine, Report
 from sapwood.sim import Case, Design, Outcome, Plan, Row, Shift, Shortfall, WhatIf, keeping_up
 
@@ -17,6 +18,8 @@ def as_json(report: Report) -> Json:
     """`rows`, `optimum` and `definitions` for tools; the rest in the same words as the text."""
     machine = report.machine
     document: Json = {
+        "headline": words.headline(report),
+        "notes": [*report.traffic.assumed, *report.traffic.notes],
         "rows": [row for line in report.curves.lines for row in _rows(line, machine)],
         "optimum": _rows(report.curves.optimum, machine) if report.curves.optimum else [],
         "knees": [asdict(knee) for knee in report.curves.knees],
@@ -29,7 +32,7 @@ def as_json(report: Report) -> Json:
         "basis": None if report.basis is None else _basis(report.basis, machine),
         "what_ifs": [_what_if(each, machine) for each in report.what_ifs],
         "sensitivity": [_shift(each) for each in report.shifts],
-        "definitions": dict(report.definitions),
+        "definitions": {**report.definitions, **words.meanings(report)},
         "command": report.command,
     }
     return {key: _finite(value) for key, value in document.items()}
@@ -112,8 +115,29 @@ def _plan(plan: Plan, machine: Machine) -> Json:
         **_row(plan.answer, machine),
         "price_per_hour": plan.price_per_hour,
         "shortfalls": [_shortfall(each) for each in plan.shortfalls],
-        "tried": [_row(row, machine) for row in plan.tried],
+        "tried": [
+            {**_row(row, machine), "meets": _meets(plan, row, machine)} for row in _different(plan.tried)
+        ],
     }
+
+
+def _different(rows: Sequence[Row]) -> list[Row]:
+    """The first of those that are the same but for what makes no difference to them."""
+    found: dict[Case, Row] = {}
+    for row in rows:
+        found.setdefault(_that_matters(row.case), row)
+    return list(found.values())
+
+
+def _that_matters(case: Case) -> Case:
+    """Without a router where there is nothing to choose from."""
+    if case.design.replicas > 1:
+        return case
+    return replace(case, design=replace(case.design, routing="prefix"))
+
+
+def _meets(plan: Plan, row: Row, machine: Machine) -> bool:
+    return not plan.goals.shortfalls(row.design, row.outcome, machine.price_per_hour)
 
 
 def _shortfall(short: Shortfall) -> Json:

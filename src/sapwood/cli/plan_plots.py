@@ -14,7 +14,7 @@ from sapwood.cli.plan_report import Line, Report
 from sapwood.errors import UsageError
 from sapwood.sim import Outcome
 
-APART = 1.9
+APART = 3.9
 """Sizes that are named on the axis are so many times as large as the one before, at least."""
 INK, SOFT, RULE, OPTIMUM, PAGE = "#010203", "#020304", "#030405", "#040506", "#0d0e0f"
 LINES = ("#050607", "#060708", "#070809", "#08090a", "#090a0b", "#0a0b0c", "#0b0c0d", "#0c0d0e")
@@ -53,12 +53,12 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
 
 def curve_plot(report: Report) -> str:
     """Hit rate over memory, all policies, with the optimum above, the knees and the plan's own size."""
-    return _svg("curve", (8.4, 4.2), lambda axes: _curve(axes, report))
+    return _svg("curve", (6.4, 4.4), lambda axes: _curve(axes, report))
 
 
 def ttft_plot(outcomes: Mapping[str, Outcome], goal: float | None) -> str:
     """Which share of the requests had their first token after how many seconds."""
-    return _svg("ttft", (8.4, 3.4), lambda axes: _ttft(axes, outcomes, goal))
+    return _svg("ttft", (6.4, 3.8), lambda axes: _ttft(axes, outcomes, goal))
 
 
 def _curve(axes: Any, report: Report) -> None:
@@ -114,7 +114,7 @@ def _ttft(axes: Any, outcomes: Mapping[str, Outcome], goal: float | None) -> Non
     axes.axhline(95, color=SOFT, linewidth=0.8, linestyle=":")
     if goal is not None:
         axes.axvline(goal, color=INK, linewidth=1, linestyle=":")
-        _note(axes, f"goal {words.seconds(goal)}", (goal, 4), (4, 0))
+        _note(axes, f"goal {words.exact_seconds(goal)}", (goal, 4), (4, 0))
     axes.set_xscale("log")
     axes.set_ylim(0, 102)
     axes.xaxis.get_major_locator().set_params(subs=(1, 2, 5))
@@ -135,7 +135,7 @@ def _note(axes: Any, text: str, at: tuple[float, float], away: tuple[float, floa
 def _legend(axes: Any) -> None:
     handles = sorted(axes.get_lines(), key=lambda line: -float(line.get_linewidth()))
     named = [line for line in handles if not line.get_label().startswith("_")]
-    axes.legend(handles=named, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
+    axes.figure.legend(handles=named, frameon=False, loc="outside lower center", ncols=3, fontsize=9)
 
 
 def _svg(name: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> str:

@@ -26,6 +26,7 @@ class Traffic:
         stored_tokens: of different blocks: memory beyond it is of no use.
         ceilings: by several definitions; the first is the one that all other hit rates have.
         notes: what a reader left out or made up.
+        assumed: what all figures rest on.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Traffic:
     stored_tokens: int
     ceilings: tuple[Ceiling, ...]
     notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def ceiling(self) -> float:

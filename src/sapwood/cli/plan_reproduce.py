@@ -11,6 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from sapwood.cli.plan_numbers import counted
+from sapwood.cli.plan_progress import waiting
 from sapwood.cli.talk import Talk
 from sapwood.sim.reproduce import Reproduction, Row, reproduce, seeds_like_the_text
 from sapwood.sim.text_figures import DEFINITIONS
@@ -24,7 +26,7 @@ _DIGITS: Mapping[str, str] = MappingProxyType(
 def plan_reproduce(count: int, *, any_seeds: bool, workers: int | None, as_json: bool) -> None:
     """Prints a table, or the JSON document. Progress goes to stderr."""
     seeds = tuple(range(count)) if any_seeds else seeds_like_the_text(count)
-    with Talk().working("simulating") as step:
+    with waiting(Talk(), "simulating") as step:
         found = reproduce(seeds, workers=workers, progress=step)
     chosen = (
         "the first ones, whatever their trace"
@@ -67,9 +69,15 @@ def _show(found: Reproduction, chosen: str) -> None:
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 100
-    console.print(_table("The worked example", found.worked, spread=False))
-    console.print(_table(f"\nThe simulation, mean of {len(found.seeds)} seeds", found.rows))
-    console.print(_table("\nWhat the text leaves out, by the same seeds", found.left_out, compared=False))
+    tables = (
+        _table("The worked example", found.worked, spread=False),
+        _table(f"\nThe simulation, mean of {counted(len(found.seeds), 'seed')}", found.rows),
+        _table("\nWhat the text leaves out, by the same seeds", found.left_out, compared=False),
+    )
+    with console.capture() as captured:
+        console.print(*tables, sep="")
+    for line in captured.get().splitlines():  # Columns are filled up with blanks, the last one too.
+        print(line.rstrip())
     console.print(f"\nThe largest difference of a hit rate is {found.max_difference:.1f} points.\n")
     seeds = f"{', '.join(map(str, found.seeds))}: {chosen}"
     for word, meaning in {**DEFINITIONS, "seeds": seeds}.items():

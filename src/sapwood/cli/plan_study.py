@@ -19,6 +19,7 @@ from sapwood.sim import (
     FlopCost,
     Progress,
     Rent,
+    RooflineCost,
     Segments,
     Trace,
     beyond_context,
@@ -38,10 +39,10 @@ SHOWN: tuple[EvictionName, ...] = ("default", "lru", "slru", "lfu", "fifo")
 """Policies whose curves are drawn where nobody asks for others."""
 COUNTED = (
     Definition(),
+    Definition(replies=False),
     Definition(tail=False),
     Definition("block"),
     Definition("request"),
-    Definition(replies=False),
 )
 """Definitions of a hit rate by which published ones differ, each shown; the first is that of all other figures."""
 SIZES = 10
@@ -95,7 +96,10 @@ class Study:
         unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self.machine().held_tokens
         given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
         if not given:
-            given = [*capacities_up_to(self.stored_tokens, unit, SIZES)]
+            sizes = capacities_up_to(self.stored_tokens, unit, SIZES)
+            given = [size for size in sizes if self.demand.refused(size) < self.demand.requests] or [
+                sizes[-1]
+            ]
             given += [most] if most < self.stored_tokens else []
         return sorted({max(each // unit, 1) * unit for each in given})
 
@@ -168,13 +172,15 @@ class Study:
             self.stored_tokens,
             tuple(
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
-                for rate in unbounded_rates(trace, COUNTED)
+                for rate in unbounded_rates(trace, counted(trace.unit_tokens))
             ),
             (*trace.notes, *self._warnings(), *self._refusals()),
+            trace.assumed,
         )
 
     def _warnings(self) -> Iterator[str]:
         ask = self.ask
+        yield from ask.served
         yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
         yield from _of_hardware(ask)
         if ask.traffic != 1:
@@ -226,7 +232,7 @@ class Study:
             "knee": "a size from which on more memory brings clearly less (Kneedle, on the sizes shown)",
         }
         if self._rent is not None:
-            told["per 1M"] = (
+            told["price per 1M"] = (
                 "the price of a million prompt tokens: of as many replicas as the memory takes, or as reading what is "
                 "not reused (of refused requests too) keeps busy if that is more, for as long as the trace takes; "
                 "decoding may need more"
@@ -250,7 +256,7 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
     if devices == 1:
         return
     times = "times are those that were measured, on as many devices or not"
-    if isinstance(ask.cost, FlopCost):
+    if isinstance(ask.cost, FlopCost | RooflineCost):
         times = "no network between them is modelled, so times are at their best"
     yield f"a replica spans {devices} devices: memory, peak and bandwidth are {devices} times those of one; {times}"
     if devices > ask.model.kv_heads:
@@ -258,6 +264,13 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
             f"{ask.model.name} has {ask.model.kv_heads} KV heads: with tensor parallelism over more devices these keep "
             "copies of the KV, so less fits than is told"
         )
+
+
+def counted(unit_tokens: int) -> tuple[Definition, ...]:
+    """Those that differ for blocks of such a size: one token is never unfinished."""
+    if unit_tokens > 1:
+        return COUNTED
+    return tuple(each for each in COUNTED if each.tail and each.weighting != "block")
 
 
 def cut(trace: Trace, limit: int | None, seconds: float | None) -> Trace:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 WIDTH, HEIGHT = 60, 11
@@ -13,34 +13,65 @@ MARKS = "●○·"
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """How long one is below a number, 0 to 1; `good` is whether the number reaches its goal, None without one."""
+
+    length: float
+    good: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Of a column's bars.
+
+    Attributes:
+        top: the number that the longest one is of, in words.
+        goal: in words; None without one.
+        mark: where along the bars the goal is, 0 to 1.
+    """
+
+    top: str
+    goal: str | None = None
+    mark: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TableRow:
     """Attributes:
     cells: words, one for each column.
     here: whether it stands out.
-    bar: how long one is beside it, 0 to 1, where bars can be drawn; None for none.
-    good: whether its bar, and what the goals say of it, are good news.
+    good: whether what the goals say of it is good news.
+    bars: by the header of their column, where bars can be drawn.
     """
 
     cells: tuple[str, ...]
     here: bool = False
-    bar: float | None = None
     good: bool = True
+    bars: Mapping[str, Bar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Words in rows and columns, for whoever shows them."""
+    """Words in rows and columns, for whoever shows them.
+
+    Attributes:
+        scales: of bars, by the header of their column.
+    """
 
     header: tuple[str, ...]
     rows: tuple[TableRow, ...]
+    scales: Mapping[str, Scale] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, header: Sequence[str], rows: Sequence[TableRow]) -> Table:
+    def of(
+        cls, header: Sequence[str], rows: Sequence[TableRow], scales: Mapping[str, Scale] | None = None
+    ) -> Table:
         """Without the columns that are empty in all rows."""
         kept = [k for k in range(len(header)) if any(row.cells[k] for row in rows)]
         return cls(
             tuple(header[k] for k in kept),
             tuple(replace(row, cells=tuple(row.cells[k] for k in kept)) for row in rows),
+            scales or {},
         )
 
 

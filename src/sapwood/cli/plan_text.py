@@ -20,6 +20,8 @@ def as_text(report: Report) -> str:
 
 def _answer(report: Report) -> Iterator[str]:
     yield from _wrapped(words.headline(report))
+    for assumed in report.traffic.assumed:
+        yield from _wrapped(f"assumed: {assumed}")
     if report.goals.given:
         yield f"  goals   {words.goals(report.goals, report.machine)}"
     if (sureness := words.sureness(report)) is not None:
@@ -29,21 +31,23 @@ def _answer(report: Report) -> Iterator[str]:
     if report.plan is not None:
         yield f"  run     {words.settings(report.plan.answer.design)}"
         yield "  tiers   the hot pool alone: others do not exist yet"
-        if report.plan.price_per_hour is not None:
-            yield f"  price   {report.plan.price_per_hour:g} per hour"
+        if price := words.price(report.plan, report.machine):
+            yield f"  price   {price}"
 
 
 def _traffic(report: Report) -> Iterator[str]:
     traffic, machine = report.traffic, report.machine
     yield (
-        f"{traffic.name}: {traffic.requests:,} requests in {words.seconds(traffic.seconds)}, "
+        f"{traffic.name}: {words.counted(traffic.requests, 'request')} in {words.seconds(traffic.seconds)}, "
         f"{words.tokens(traffic.prompt_tokens)} prompt tokens (mean {traffic.prompt_tokens / traffic.requests:,.0f}), "
         f"{words.tokens(traffic.output_tokens)} output tokens"
     )
     yield (
-        f"{machine.model} on {machine.hardware}: {machine.kv_bytes / 1000:,.0f} kB of KV per token, beside the weights "
-        f"room for {words.memory(machine, machine.most_tokens)}"
+        f"{machine.model} on {machine.hardware}: {words.gigabytes(machine.kv_bytes / 1e9)} of KV per token, beside the "
+        f"weights room for {words.memory(machine, machine.most_tokens)}"
     )
+    if report.timed:
+        yield from _wrapped(f"times from {machine.cost}")
     for note in traffic.notes:
         yield from _wrapped(f"note: {note}")
 
@@ -83,7 +87,7 @@ def _ceilings(report: Report) -> Iterator[str]:
 
 
 def _definitions(report: Report) -> Iterator[str]:
-    for name, meaning in report.definitions.items():
+    for name, meaning in words.meanings(report).items():
         yield from _wrapped(f"{name}: {meaning}")
 
 

@@ -246,10 +246,7 @@ class TimedStudy:
 
 
 def goals_of(study: Study) -> Goals:
-    """Raises UsageError for a budget of money without a price."""
     ask, memory = study.ask, study.ask.budget.memory
-    if ask.budget.price_per_hour is not None and ask.hardware.price_per_hour is None:
-        raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
     return Goals(
         ask.ttft_p95,
         ask.hit_rate,

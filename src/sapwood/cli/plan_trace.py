@@ -12,6 +12,7 @@ from sapwood.cli.plan_ask import Ask
 from sapwood.cli.plan_html import as_html
 from sapwood.cli.plan_json import as_json
 from sapwood.cli.plan_plots import need_matplotlib
+from sapwood.cli.plan_progress import waiting
 from sapwood.cli.plan_report import Report
 from sapwood.cli.plan_study import Study
 from sapwood.cli.plan_text import as_text
@@ -22,7 +23,7 @@ from sapwood.errors import UsageError
 from sapwood.sim import Progress, read_trace
 
 
-def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool) -> bool:
+def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_document: bool) -> bool:
     """The report on stdout, as text or as JSON, and as a page in `html`; whether the goals are met, if there are any.
 
     Raises UsageError.
@@ -30,7 +31,7 @@ def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool
     talk = Talk()
     if html is not None:
         _check_place(html)
-    with talk.working("reading") as progress:
+    with waiting(talk, "reading") as progress:
         report = study(ask, tokenizer, progress, talk.say)
     if html is not None:
         _write(html, as_html(report))
@@ -43,11 +44,17 @@ def plan_trace(ask: Ask, *, tokenizer: str, html: Path | None, as_document: bool
     return report.plan is None or report.plan.met
 
 
-def study(ask: Ask, tokenizer: str, progress: Progress, say: Callable[[str], None]) -> Report:
-    """Takes as long as curves and simulations need; what is known early is said. Raises UsageError."""
-    progress(f"reading: {ask.path}")
+def study(ask: Ask, tokenizer: str | None, progress: Progress, say: Callable[[str], None]) -> Report:
+    """Takes as long as curves and simulations need; what is known early is said.
+
+    What no trace makes good is refused before. Raises UsageError.
+    """
+    ask.check()
     tokenize = tokenizer_named(tokenizer, progress)
-    trace = read_trace(ask.path, tokenize=tokenize, seed=ask.seed, in_a_row=ask.in_a_row)
+    progress(f"reading: {ask.path}")
+    trace = read_trace(
+        ask.path, tokenize=tokenize, output_tokens=ask.output_tokens, seed=ask.seed, in_a_row=ask.in_a_row
+    )
     progress(f"counting: {len(trace):,} requests")
     found = Study.of(ask, trace)
     timed = TimedStudy.of(found, progress)

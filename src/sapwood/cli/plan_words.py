@@ -5,48 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from itertools import pairwise
 
+from sapwood.cli import plan_numbers as numbers
+from sapwood.cli.plan_numbers import counted as counted
+from sapwood.cli.plan_numbers import gigabytes as gigabytes
+from sapwood.cli.plan_numbers import money as money
+from sapwood.cli.plan_numbers import percent as percent
+from sapwood.cli.plan_numbers import seconds as seconds
+from sapwood.cli.plan_numbers import tokens as tokens
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim import Design, Goals, Outcome, Row, Shift, Shortfall, WhatIf, keeping_up
+from sapwood.sim import Design, Goals, Outcome, Plan, Row, Shift, Shortfall, WhatIf, keeping_up
 
-VERDICTS: Mapping[str, bool] = MappingProxyType({"met": True, "missed": False, "falls behind": False})
-"""On goals, and which of them is good news."""
-
-
-def percent(rate: float) -> str:
-    return "–" if math.isnan(rate) else f"{100 * rate:.1f} %"
-
-
-def seconds(value: float) -> str:
-    """Three figures: `73 ms`, `1.25 s`, `4.1 min`; `never` for what did not come."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "never"
-    if value < 0.9995:
-        return f"{1000 * value:.3g} ms"
-    return f"{value:.3g} s" if value < 600 else f"{value / 60:.3g} min"
+_UNITS = tuple(10.0**power for power in range(3, -7, -1))
+"""GB: 1 TB, 100 GB and so on down."""
 
 
 def load(value: float | None) -> str:
-    """`85 %`, of what can be computed in the time that there is."""
-    return "–" if value is None else f"{100 * value:.0f} %"
-
-
-def tokens(count: float) -> str:
-    """`512`, `24.6k`, `1.25M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= 0.9995 * size:
-            return f"{count / size:.3g}{unit}"
-    return f"{count:.0f}"
-
-
-def gigabytes(value: float) -> str:
-    """Decimal, as the vendors of accelerators count."""
-    if value >= 1000:
-        return f"{value / 1000:.3g} TB"
-    return f"{value:.3g} GB" if value >= 1 else f"{1000 * value:.3g} MB"
+    """Of what can be computed in the time that there is: `85 %`, and never `100 %` for what is not quite."""
+    if value is None:
+        return "–"
+    return numbers.load(value, numbers.apart(value, 1.0, numbers.load, 0))
 
 
 def memory(machine: Machine, count: int) -> str:
@@ -54,39 +33,74 @@ def memory(machine: Machine, count: int) -> str:
 
 
 def replicas(count: int) -> str:
-    return f"{count} replica" + "s" * (count != 1)
+    return counted(count, "replica")
 
 
 def goals(goals: Goals, machine: Machine) -> str:
-    """`TTFT p95 ≤ 5 s, hit rate ≥ 80 %`."""
-    parts = [f"{goal} ≤ {seconds(wanted)}" for goal, wanted in goals.times.items()]
+    """`TTFT p95 ≤ 5 s, hit rate ≥ 80.0 %`, with as many digits as were given."""
+    parts = [f"{goal} ≤ {exact_seconds(wanted)}" for goal, wanted in goals.times.items()]
     if goals.hit_rate is not None:
-        parts.append(f"hit rate ≥ {percent(goals.hit_rate)}")
+        parts.append(f"hit rate ≥ {exact_percent(goals.hit_rate)}")
     if goals.price_per_hour is not None:
-        parts.append(f"at most {goals.price_per_hour:g} per hour")
+        parts.append(f"at most {numbers.exact(goals.price_per_hour, money, 2)} an hour")
     if goals.total_tokens is not None:
         parts.append(f"at most {gigabytes(machine.gigabytes(goals.total_tokens))} of KV in all")
     return ", ".join(parts)
+
+
+def exact_seconds(goal: float) -> str:
+    """As it was given."""
+    return numbers.exact(goal, seconds, 3)
+
+
+def exact_percent(goal: float) -> str:
+    """As it was given."""
+    return numbers.exact(goal, percent, 1)
+
+
+def price(plan: Plan, machine: Machine) -> str:
+    """`20 an hour (8 × 2.50), in the currency of --price`; nothing where nobody said what one costs."""
+    if plan.price_per_hour is None or machine.price_per_hour is None:
+        return ""
+    each = f" ({plan.answer.design.replicas} × {money(machine.price_per_hour)})"
+    several = each if plan.answer.design.replicas > 1 else ""
+    return f"{money(plan.price_per_hour)} an hour{several}, in the currency of --price"
+
+
+def hit_rate(outcome: Outcome, goals: Goals) -> str:
+    """With as many digits as tell it from the goal."""
+    return _beside(outcome.hit_rate, goals.hit_rate, percent, 1)
+
+
+def ttft_p95(outcome: Outcome, goals: Goals) -> str:
+    """With as many digits as tell it from the goal."""
+    return _beside(outcome.ttft_p95, goals.ttft_p95, seconds, 3)
+
+
+def _beside(value: float, goal: float | None, show: numbers.Shown, digits: int) -> str:
+    return show(value, digits if goal is None else numbers.apart(value, goal, show, digits))
 
 
 def shortfall(short: Shortfall, machine: Machine) -> str:
     """`TTFT p95 is 7.1 s, not 5 s`."""
     if short.goal == "load":
         return f"falls behind, asked for {load(short.got)} of what it can compute"
-    wanted, got = (_goal_value(short, value, machine) for value in (short.wanted, short.got))
     if short.goal == "requests served":
-        return f"{got} requests can be served, not {wanted}"
-    return f"{short.goal} is {got}, not {wanted}"
+        return f"{counted(int(short.got), 'request')} can be served, not {short.wanted:,.0f}"
+    show, digits = _shown(short, machine)
+    digits = numbers.apart(short.got, short.wanted, show, digits)
+    return f"{short.goal} is {show(short.got, digits)}, not {show(short.wanted, digits)}"
 
 
-def _goal_value(short: Shortfall, value: float, machine: Machine) -> str:
-    if short.goal == "requests served":
-        return f"{value:,.0f}"
+def _shown(short: Shortfall, machine: Machine) -> tuple[numbers.Shown, int]:
+    """How a value of this goal is written, and with how many digits at least."""
     if short.goal.startswith(("TTFT", "TPOT")):
-        return seconds(value)
+        return seconds, 3
     if short.goal == "hit rate":
-        return percent(value)
-    return f"{value:g}" if short.goal == "price per hour" else gigabytes(machine.gigabytes(value))
+        return percent, 1
+    if short.goal == "price per hour":
+        return money, 2
+    return lambda value, digits: gigabytes(machine.gigabytes(value), digits), 3
 
 
 def sized(each: Design, machine: Machine) -> str:
@@ -101,21 +115,22 @@ def settings(each: Design) -> str:
     parts = [
         "no reuse" if each.prefix_index == "none" else f"eviction {each.eviction_policy}",
         f"order {each.schedule_policy}",
-        f"pages of {each.page_size} token" + "s" * (each.page_size > 1),
+        f"pages of {counted(each.page_size, 'token')}",
         f"index {each.prefix_index}",
     ]
     return ", ".join([*parts, *([f"routing {each.routing}"] if each.replicas > 1 else [])])
 
 
-def outcome(each: Outcome) -> str:
-    parts = [f"TTFT p95 {seconds(each.ttft_p95)}", f"hit rate {percent(each.hit_rate)}"]
+def outcome(each: Outcome, goals: Goals | None = None) -> str:
+    goals = Goals() if goals is None else goals
+    parts = [f"TTFT p95 {ttft_p95(each, goals)}", f"hit rate {hit_rate(each, goals)}"]
     return ", ".join([*parts, *_load_and_refusals(each)])
 
 
 def _load_and_refusals(each: Outcome) -> list[str]:
     parts = [] if each.load is None else [f"load {load(each.load)}"]
     if each.refused:
-        parts.append(f"{each.refused:,} of {each.requests:,} requests refused")
+        parts.append(f"{each.refused:,} of {counted(each.requests, 'request')} refused")
     return parts
 
 
@@ -181,7 +196,7 @@ def headline(report: Report) -> str:
         return _knee(report) if report.basis is None else held(report.basis, report.machine)
     answer = sized(plan.answer.design, report.machine)
     if plan.met:
-        return f"{answer}: {outcome(plan.answer.outcome)}"
+        return f"{answer}: {outcome(plan.answer.outcome, report.goals)}"
     missed = "; ".join(shortfall(short, report.machine) for short in plan.shortfalls)
     missed += f"; {needed(plan.answer)}" if plan.answer.outcome.overloaded else ""
     alone = plan.answer.outcome.overloaded and not report.goals.of_answers
@@ -203,22 +218,50 @@ def _knee(report: Report) -> str:
     gains = Gains.of(report)
     return (
         f"{size} of KV reuse {percent(knee.hit_rate)} of the prompt tokens, of {percent(traffic.ceiling)} that "
-        f"unlimited memory would; beyond, a {gains.unit} brings {gains.points(knee.gain_after)} points instead of "
+        f"unlimited memory would; beyond, {gains.amount} more brings {gains.points(knee.gain_after)} points instead of "
         f"{gains.points(knee.gain_before)}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Points of hit rate that memory brings, per GB or per TB: whichever is no larger than the largest size shown."""
+    """Points of hit rate that so much memory brings: one unit for a whole report, at most a tenth of its largest size.
 
-    unit: str
+    Attributes:
+        amount: of memory, in words: `1 TB`, `100 GB`.
+    """
+
+    amount: str
     gigabytes: float
 
     @classmethod
     def of(cls, report: Report) -> Gains:
         largest = report.machine.gigabytes(report.curves.lines[0].points[-1].capacity_tokens)
-        return cls("TB", 1000.0) if largest >= 1000 else cls("GB", 1.0)
+        size = next((each for each in _UNITS if 10 * each <= largest), _UNITS[-1])
+        return cls(gigabytes(size), size)
+
+    @property
+    def column(self) -> str:
+        return f"points per {self._unit}"
+
+    @property
+    def _unit(self) -> str:
+        return self.amount.removeprefix("1 ")
 
     def points(self, per_gb: float) -> str:
-        return f"{per_gb * self.gigabytes:.3g}"
+        return numbers.figures(per_gb * self.gigabytes)
+
+    def meaning(self, report: Report) -> str:
+        """Of their column: what it is, and why it may jump."""
+        told = f"points by which the hit rate rises on the way to the next row, for each {self._unit} of it"
+        gains = report.curves.gains
+        if any(later > 1.5 * max(gain, 0) and later > 0.1 * max(gains) for gain, later in pairwise(gains)):
+            told += "; it jumps where a whole prefix that many share fits only from the next row on"
+        return told
+
+
+def meanings(report: Report) -> Mapping[str, str]:
+    """Each term that the report uses, once; where the times come from is told above all tables."""
+    told = {name: meaning for name, meaning in report.definitions.items() if name != "times"}
+    gains = Gains.of(report)
+    return {**told, gains.column: gains.meaning(report)} if report.curves.gains else told

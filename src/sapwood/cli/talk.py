@@ -16,6 +16,10 @@ class Talk:
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
+    @property
+    def is_terminal(self) -> bool:
+        return self._console.is_terminal
+
     def say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood.sim.cost import CostModel, StepShape
-from sapwood.sim.cost_source import FORMULA, cost_from
+from sapwood.sim.cost_source import FORMULA, TEXT, cost_from
 from sapwood.sim.curve import CurvePoint, curves
 from sapwood.sim.demand import Demand, beyond_context, without_names
 from sapwood.sim.design import Case, Design, Judge, Outcome, Row
@@ -13,15 +13,19 @@ from sapwood.sim.goals import Goals, Shortfall
 from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
+from sapwood.sim.known_models import KNOWN_MODELS, shape_named
 from sapwood.sim.load import keeping_up
-from sapwood.sim.model_shape import ModelShape, shape_named
+from sapwood.sim.model_shape import ModelShape
 from sapwood.sim.pages import in_pages
 from sapwood.sim.planner import Plan, Planner
 from sapwood.sim.progress import Progress
 from sapwood.sim.rates import Definition, Rate, unbounded_rates
+from sapwood.sim.readers.capture import header_of
+from sapwood.sim.readers.source import Source
 from sapwood.sim.readers.tokenize import Tokenize, text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.replies import with_replies
+from sapwood.sim.roofline import RooflineCost
 from sapwood.sim.run import Figure, Run
 from sapwood.sim.segments import Segments
 from sapwood.sim.setup import Setup
@@ -38,6 +42,8 @@ from sapwood.sim.worth import Rent, cost_per_million, steps
 
 __all__ = [
     "FORMULA",
+    "KNOWN_MODELS",
+    "TEXT",
     "TRIED_PAGES",
     "TRIED_ROUTINGS",
     "Case",
@@ -60,6 +66,7 @@ __all__ = [
     "Progress",
     "Rate",
     "Rent",
+    "RooflineCost",
     "Row",
     "Run",
     "Segments",
@@ -67,6 +74,7 @@ __all__ = [
     "Shift",
     "Shortfall",
     "SimulatingJudge",
+    "Source",
     "Space",
     "StepShape",
     "Tokenize",
@@ -83,6 +91,7 @@ __all__ = [
     "cost_per_million",
     "curves",
     "hardware_named",
+    "header_of",
     "in_pages",
     "keeping_up",
     "knees",

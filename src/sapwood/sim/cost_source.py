@@ -12,33 +12,48 @@ from sapwood.sim.fitted import FittedCost, Observation, fit
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import Hardware
 from sapwood.sim.model_shape import ModelShape
-from sapwood.sim.profile import LayerProfile, ProfileCost, is_profile
+from sapwood.sim.profile import LayerProfile, ProfileCost, is_profile, profiles_in
 from sapwood.sim.readers.capture import CapturedRun, is_capture, read_capture
 from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import setup_of, simulate_again
+from sapwood.sim.roofline import RooflineCost
 
-FORMULA = "formula"
+FORMULA, TEXT = "formula", "text"
 
 
 def cost_from(source: str, model: ModelShape, hardware: Hardware) -> CostModel:
     """Raises UsageError.
 
     Args:
-        source: `formula`, which model and hardware are for; what the three files of a layer profile share; the results
-            of our serving bench; or a capture, whose steps are fitted. What a file is, is told by what is in it.
-            Measurements are of one model and machine, and it is the caller's to name the same.
+        source: `formula`, the roofline of `model` on `hardware`; `text`, the source text's formula; what the
+            three files of a layer profile share; the results of our serving bench; or a capture, whose steps are
+            fitted. What a file is, is told by what is in it. Measurements are of one model and machine, and it is the
+            caller's to name the same.
     """
     if source == FORMULA:
+        return RooflineCost(model, hardware)
+    if source == TEXT:
         return FlopCost(model, hardware)
     if is_profile(source):
         return ProfileCost(LayerProfile.read(source), model.layers)
     path = Path(source)
     if not path.is_file():
-        raise UsageError(
-            f"times cannot come from {source}: there is no such file",
-            hint=f"{FORMULA}; a capture; results of sapwood bench serve --out; or what the files of a profile share",
-        )
+        raise UsageError(f"times cannot come from {source}: {_lacking(path)}", hint=_hint(path))
     return fit_capture(path) if is_capture(Source(path)) else fit_bench(path)
+
+
+def _lacking(path: Path) -> str:
+    return "it is a folder" if path.is_dir() else "there is no such file"
+
+
+def _hint(path: Path) -> str:
+    """Names the profiles of a folder, or of the one that a file would lie in."""
+    if prefixes := profiles_in(path if path.is_dir() else path.parent):
+        return f"the profiles that lie there: {', '.join(prefixes)}"
+    return (
+        f"{FORMULA}; a capture; results of sapwood bench serve --out; or what the files of a profile share: "
+        "h100_llama of h100_llama_dense.csv, h100_llama_attention.csv and h100_llama_per_sequence.csv"
+    )
 
 
 def fit_capture(path: Path) -> FittedCost:

@@ -112,10 +112,18 @@ class FittedCost:
             else "no more than terms: no error is known"
         )
         return (
-            f"{self.source}: {self.fixed * 1e3:.3g} ms a step, {self.token * 1e6:.3g} µs a token, "
-            f"{self.pair * 1e9:.3g} ns a pair of tokens, {self.draw * 1e6:.3g} µs a draw; "
+            f"{self.source}: {_short(self.fixed)} a step, {_short(self.token)} a token, "
+            f"{_short(self.pair)} a pair of tokens, {_short(self.draw)} a draw; "
             f"{self.measurements} measurements, {error}"
         )
+
+
+def _short(seconds: float) -> str:
+    """Three figures: `6.58 ms`, `1.01 µs`, `0 ns`."""
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= 0.9995 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
 def fit(name: str, observations: Iterable[Observation], chunk_tokens: int = 2**31) -> FittedCost:

@@ -69,6 +69,12 @@ def is_profile(prefix: str | Path) -> bool:
     return any(Path(f"{prefix}_dense.csv{packed}").exists() for packed in ("", ".gz"))
 
 
+def profiles_in(folder: Path) -> list[str]:
+    """What the files of each profile share that lies in a folder, with the folder."""
+    found = [path for packed in ("", ".gz") for path in folder.glob(f"*_dense.csv{packed}")]
+    return sorted({str(path.with_name(path.name.split("_dense.csv")[0])) for path in found})
+
+
 class ProfileCost:
     """Implements CostModel. Args: `blocks`: transformer blocks of the model, each of which was measured once."""
 

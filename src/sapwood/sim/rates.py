@@ -21,12 +21,22 @@ from sapwood.sim.trace import Trace
 Weighting = Literal["token", "block", "request"]
 Counts: TypeAlias = NDArray[np.int64]
 
-_WEIGHED: Mapping[str, str] = MappingProxyType(
+_ALL: Mapping[str, str] = MappingProxyType(
     {
-        "token": "reused tokens / prompt tokens, over all requests",
-        "block": "reused blocks / blocks of prompts, over all requests",
-        "request": "mean over requests of each one's reused tokens / prompt tokens",
+        "token": "reused tokens / all prompt tokens",
+        "block": "reused blocks / all blocks of prompts, unfinished ones too",
+        "request": "mean over requests of each one's reused tokens / all its prompt tokens",
     }
+)
+_WHOLE: Mapping[str, str] = MappingProxyType(
+    {
+        "token": "reused tokens / prompt tokens in whole blocks",
+        "block": "reused blocks / whole blocks of prompts",
+        "request": "mean over requests of each one's reused tokens / its prompt tokens in whole blocks",
+    }
+)
+_UNASKED = (
+    "unfinished last blocks, nearly always misses, are not asked for either, which makes it higher as a rule"
 )
 
 
@@ -57,13 +67,10 @@ class Definition:
     @property
     def text(self) -> str:
         """One line, to print beside the number."""
-        tail = "counts" if self.tail else "does not count"
+        weighed = _ALL[self.weighting] if self.tail else f"{_WHOLE[self.weighting]} ({_UNASKED})"
         replies = "replies are cached" if self.replies else "replies are not cached"
         last = "may be reused" if self.last else "is always computed"
-        return (
-            f"{_WEIGHED[self.weighting]}; the unfinished last block of a prompt {tail}; {replies};"
-            f" a prompt's last token {last}"
-        )
+        return f"{weighed}; {replies}; a prompt's last token {last}"
 
     def reused_tokens(self, trace: Trace, found: Counts) -> Counts:
         """int64 [n], of each prompt. `found` int64 [n]: of each request the leading names that were there as it came.

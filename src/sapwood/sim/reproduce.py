@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sapwood.sim.chat import ChatWorkload, draw_chat, synthetic_chat
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
+from sapwood.sim.known_models import shape_named
 from sapwood.sim.listing import BlockCache, LeafFirst, ListingCache, serve_on_time, serve_window
-from sapwood.sim.model_shape import shape_named
 from sapwood.sim.optimum import Optimum
 from sapwood.sim.text_figures import LEFT_OUT, OF_THE_TEXT, Experiment, Measure, TextFigure
 from sapwood.sim.trace import Trace

@@ -55,7 +55,9 @@ def store(trace: Trace, folder: Path) -> None:
     """One file for each column, and one for the rest. The folder is there, and its files are replaced."""
     for column in _COLUMNS:
         np.save(folder / f"{column}.npy", getattr(trace, column))
-    about = {name: getattr(trace, name) for name in ("name", "unit_tokens", "scope_names", "notes")}
+    about = {
+        name: getattr(trace, name) for name in ("name", "unit_tokens", "scope_names", "notes", "assumed")
+    }
     (folder / "about.json").write_text(json.dumps(about))
 
 
@@ -69,5 +71,6 @@ def load_stored(folder: Path) -> Trace:
         unit_tokens=about["unit_tokens"],
         scope_names=tuple(about["scope_names"]),
         notes=tuple(about["notes"]),
+        assumed=tuple(about["assumed"]),
         **columns,
     )

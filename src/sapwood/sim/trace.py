@@ -69,6 +69,7 @@ class Trace:
         offsets: int64 [n + 1]; request i has names[offsets[i]:offsets[i+1]].
         scope_names: whose caches they are.
         notes: what a reader left out or made up, for people.
+        assumed: of these, what all figures rest on: to be told before them.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Trace:
     offsets: NDArray[np.int64]
     scope_names: tuple[str, ...] = ("",)
     notes: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -92,6 +94,7 @@ class Trace:
         requests: Iterable[TraceRequest],
         scope_names: Sequence[str] = ("",),
         notes: Sequence[str] = (),
+        assumed: Sequence[str] = (),
     ) -> Trace:
         """Sorts by arrival; those of one moment stay in the order given."""
         rows = sorted(requests, key=lambda row: row.arrival)
@@ -109,6 +112,7 @@ class Trace:
             np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int64),
             tuple(scope_names),
             tuple(notes),
+            tuple(assumed),
         )
 
     def __len__(self) -> int:

@@ -96,7 +96,7 @@ def test_what_was_done_between_two_steps_is_in_the_order_in_which_it_was_done(tm
     assert run.gaps == []
     notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
     for said in (
-        "2 requests were aborted",
+        "2 requests aborted",
         "1 prompts were to be pinned",
         "1 times tenants were given quotas",
     ):
@@ -134,7 +134,7 @@ def test_a_trace_has_the_tokens_of_prompt_and_answer(tmp_path: Path) -> None:
     assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (3, 2, 5)
     assert [trace.scope_names[scope] for scope in trace.scopes] == ["", "3fa2//"]
     assert any("1 requests that never began" in note for note in trace.notes)
-    assert any("of 1 requests with several samples" in note for note in trace.notes)
+    assert any("of 1 request with several samples" in note for note in trace.notes)
 
 
 def test_several_runs_follow_one_another_by_the_calendar(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_tokens_are_kept_once(tmp_path: Path) -> None:
 def test_what_a_trace_cannot_say_of_requests_is_counted(tmp_path: Path) -> None:
     rows = [served("a", 0, reuse=False), served("b", 1, priority=3, reuse=False), served("c", 2, reuse=True)]
     notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
-    assert any(note.startswith("2 requests were told to reuse nothing") for note in notes)
+    assert any(note.startswith("2 requests told to reuse nothing") for note in notes)
     assert any(note.startswith("1 requests had a priority") for note in notes)
 
 

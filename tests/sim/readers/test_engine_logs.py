@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import UsageError
+from sapwood.sim.readers.tokenize import text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.trace import Trace
 from sim.files import text_file
@@ -22,7 +23,8 @@ OLD = (
 
 def read(tmp_path: Path, *lines: str, **options: Any) -> Trace:
     banner = "INFO 11-29 09:59:00 [api_server.py:1] Started server process [1]"
-    return read_trace(text_file(tmp_path / "server.log", "\n".join((banner, *lines))), **options)
+    path = text_file(tmp_path / "server.log", "\n".join((banner, *lines)))
+    return read_trace(path, **{"tokenize": text_bytes, **options})
 
 
 def test_vllm_with_token_ids(tmp_path: Path) -> None:
@@ -36,9 +38,9 @@ def test_vllm_with_token_ids(tmp_path: Path) -> None:
         " prompt_token_ids: [1, 15], lora_request: None.",
     )
     assert [row.names.tolist() for row in trace] == [[1, 15, 99, 7, 8], [1, 15]]
-    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([3, 2], [2, 0])
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([3, 2], [2, 2])
     assert trace.arrivals.tolist() == [0.0, 7.0]
-    assert any("1 answers are not there" in note for note in trace.notes)
+    assert trace.assumed[0].startswith("1 answers are of unknown length and taken as 2 tokens each, the mean")
 
 
 def test_vllm_streams_in_pieces_that_the_whole_replaces(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_vllm_with_texts_alone(tmp_path: Path) -> None:
     said = 'it\'s "so"\n'
     trace = read(tmp_path, OLD.format(prompt=said, ids="None"))
     assert bytes(trace.names.tolist()).decode() == said
-    assert any("a token is a byte" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.assumed)
 
 
 def test_vllm_since_prompts_are_logged_apart(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_sglang_in_lines(tmp_path: Path) -> None:
     trace = read(tmp_path, *SGLANG)
     assert trace[0].names.tolist() == [1, 15, 99, 4, 5]
     assert bytes(trace[1].names.tolist()) == b"say (rid='r1')"
-    assert (trace.arrivals.tolist(), trace.output_tokens.tolist()) == ([0.0, 0.5], [2, 0])
+    assert (trace.arrivals.tolist(), trace.output_tokens.tolist()) == ([0.0, 0.5], [2, 2])
     assert any("1 requests whose prompt is not there, or cut" in note for note in trace.notes)
 
 
@@ -114,9 +116,32 @@ def test_sglang_in_json(tmp_path: Path) -> None:
     )
     assert [row.names.tolist() for row in trace] == [[1, 2, 3, 120], [72, 105]]
     assert trace.arrivals.tolist() == [0.0, 0.5]
-    assert trace.output_tokens.tolist() == [1, 0]
+    assert trace.output_tokens.tolist() == [6, 6]
 
 
 def test_sglang_without_prompts_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--log-requests-level 3"):
         read(tmp_path, "[2026-11-29 10:00:00] Receive: obj=GenerateReqInput(rid='r1', stream=True)")
+
+
+def test_the_hint_of_a_log_without_prompts_says_nothing_else(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, "INFO 11-29 10:00:05 [logger.py:49] Received request a2: params: SamplingParams(n=1).")
+    assert (caught.value.hint or "").startswith("1 requests whose prompt is not there")
+    assert (caught.value.hint or "").endswith("without --max-log-len")
+
+
+def test_limits_and_counts_are_read(tmp_path: Path) -> None:
+    trace = read(tmp_path, OLD.format(prompt="Hi there", ids="None"), tokenize=None)
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([2], [16])
+    asked = (
+        "[2026-11-29 10:00:00] Receive: obj=GenerateReqInput(rid='r1', text='Hi there',"
+        " sampling_params={'max_new_tokens': 9})"
+    )
+    assert read(tmp_path, asked, tokenize=None).output_tokens.tolist() == [9]
+    done = (
+        "[2026-11-29 10:00:01] Finish: obj=GenerateReqInput(rid='r1'),"
+        " out={'meta_info': {'prompt_tokens': 4, 'completion_tokens': 7}}"
+    )
+    trace = read(tmp_path, asked, done, tokenize=None)
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([4], [7])

@@ -9,6 +9,7 @@ import pytest
 from sapwood.errors import UsageError
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.source import Source
+from sapwood.sim.readers.tokenize import text_bytes
 from sim.files import jsonl
 
 ROWS = [
@@ -19,8 +20,8 @@ ROWS = [
 ]
 
 
-def test_bytes_are_tokens_where_no_tokenizer_is_named(tmp_path: Path) -> None:
-    trace = read_lmcache(Source(jsonl(tmp_path / "agent.jsonl.xz", ROWS)))
+def test_bytes_are_tokens_where_somebody_says_so(tmp_path: Path) -> None:
+    trace = read_lmcache(Source(jsonl(tmp_path / "agent.jsonl.xz", ROWS)), tokenize=text_bytes)
     assert trace.arrivals.tolist() == [0.0, 1.5, 8.0]
     assert bytes(trace[0].names.tolist()) == b"You are.\nhi\nYo"
     assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (11, 3, 14)
@@ -29,7 +30,7 @@ def test_bytes_are_tokens_where_no_tokenizer_is_named(tmp_path: Path) -> None:
     assert (trace[1].output_tokens, trace[2].output_tokens) == (2, 0)
     first, second, third = trace.sessions.tolist()
     assert first == second != third
-    assert any("a token is a byte" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.assumed)
     assert any("1 calls with an empty prompt are left out" in note for note in trace.notes)
 
 
@@ -43,7 +44,7 @@ def test_prompt_and_reply_are_cut_into_tokens_apart(tmp_path: Path) -> None:
     trace = read_lmcache(Source(jsonl(tmp_path / "agent.jsonl", ROWS[1:2])), tokenize=words)
     assert cut == ["You are.\nhi", "\nYo"]
     assert trace.names.tolist() == [3, 4, 2, 2]
-    assert not any("byte" in note for note in trace.notes)
+    assert not any("byte" in note for note in trace.assumed)
 
 
 def test_only_empty_prompts_are_no_trace(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.rates import found_unbounded
+from sapwood.sim.readers.tokenize import text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.trace import Trace
 from sim.files import jsonl
@@ -21,7 +22,7 @@ MORE = {"role": "user", "content": [{"type": "text", "text": "More"}]}
 
 
 def read(tmp_path: Path, *rows: Mapping[str, Any], **options: Any) -> Trace:
-    return read_trace(jsonl(tmp_path / "log.jsonl", rows), **options)
+    return read_trace(jsonl(tmp_path / "log.jsonl", rows), **{"tokenize": text_bytes, **options})
 
 
 def prompts(trace: Trace) -> list[str]:
@@ -46,11 +47,11 @@ def test_messages_become_a_text_that_the_next_turn_begins_with(tmp_path: Path) -
     first, second = prompts(trace)
     assert first == "system\nBe brief.\nuser\nHi\nassistant\n"
     assert second == first + "Yo\nuser\nMore\nassistant\n"
-    assert (replies(trace), trace.output_tokens.tolist()) == (["Yo", ""], [2, 7])
+    assert (replies(trace), trace.output_tokens.tolist()) == (["Yo", ""], [9, 7])
     assert found_unbounded(trace).tolist() == [0, len(first) + 2]
     assert trace.arrivals.tolist() == [0.0, 31.5]
     assert any("nearly a template" in note for note in trace.notes)
-    assert any("a token is a byte" in note for note in trace.notes)
+    assert any("a token is a byte" in note for note in trace.assumed)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +100,8 @@ def test_token_ids_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [trace.scope_names[scope] for scope in trace.scopes] == ["acme", "beta", "acme"]
     assert found_unbounded(trace).tolist() == [0, 0, 2]
     assert trace.arrivals.tolist() == [0.0, 1.0, 2.0]
-    assert any("3 requests have no time" in note for note in trace.notes)
-    assert any("2 answers are of unknown length" in note for note in trace.notes)
+    assert any("3 requests have no time" in note for note in trace.assumed)
+    assert any("2 answers are of unknown length" in note for note in trace.assumed)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,9 @@ def test_who_has_no_time_is_among_those_that_have(
     ]
     trace = read(tmp_path, *rows)
     assert trace.arrivals.tolist() == arrivals
-    assert any(f"{times.count(None)} requests have no time" in note for note in trace.notes)
+    assert any(
+        f"{times.count(None)} requests have no time" in note for note in (*trace.assumed, *trace.notes)
+    )
 
 
 def test_sessions_are_those_that_are_named(tmp_path: Path) -> None:
@@ -137,20 +140,75 @@ def test_what_failed_or_has_no_prompt_is_left_out_and_counted(tmp_path: Path) ->
     rows: list[Mapping[str, Any]] = [
         {"messages": [HI]},
         {"messages": [HI], "status": "failure"},
+        {"messages": [HI], "status": 200},
+        {"messages": [HI], "status_code": "500"},
         {"event": "start"},
         {"messages": []},
     ]
     notes = read(tmp_path, *rows).notes
     assert any("2 lines without a prompt" in note for note in notes)
-    assert any("1 requests that failed" in note for note in notes)
+    assert any("2 requests that failed" in note for note in notes)
 
 
 def test_a_tokenizer_that_is_named_is_asked(tmp_path: Path) -> None:
     trace = read(tmp_path, {"messages": [HI]}, tokenize=lambda text: [len(word) for word in text.split()])
     assert trace.names.tolist() == [4, 2, 9]
-    assert not any("byte" in note for note in trace.notes)
+    assert not any("byte" in note for note in trace.assumed)
 
 
 def test_ids_that_no_model_has_are_told_by_their_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 1 has token ids that no model has"):
         read(tmp_path, {"token_ids": [2**40]})
+
+
+SPEND = {
+    "request_id": "r1",
+    "call_type": "acompletion",
+    "startTime": "2026-11-29T09:00:01Z",
+    "prompt_tokens": 10,
+    "completion_tokens": 4,
+    "messages": "{}",
+    "response": "{}",
+}
+
+
+def test_usage_says_how_long_texts_are_where_no_tokenizer_is_named(tmp_path: Path) -> None:
+    body = {"prompt": "p" * 60}
+    rows: list[Mapping[str, Any]] = [
+        {
+            "request": body,
+            "response": {"choices": [{"text": "y"}], "usage": {"prompt_tokens": 12, "completion_tokens": 7}},
+        },
+        {"request": body},
+    ]
+    trace = read(tmp_path, *rows, tokenize=None)
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([12, 12], [7, 7])
+    assert trace.assumed[0].startswith(
+        "token counts are those of the log's usage, 5 bytes a token over 1 of 2 prompts"
+    )
+    assert trace.assumed[1].startswith("1 answers are of unknown length and taken as 7 tokens each")
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_tokens": 16}, {"max_completion_tokens": 16}, {"sampling_params": {"max_new_tokens": 16}}]
+)
+def test_no_answer_is_taken_as_longer_than_was_asked_for(limit: Mapping[str, Any], tmp_path: Path) -> None:
+    assert read(tmp_path, {"prompt": "Hi", **limit}).output_tokens.tolist() == [16]
+    assert read(tmp_path, {"prompt": "Hi", **limit}, output_tokens=9).output_tokens.tolist() == [9]
+
+
+def test_a_spend_log_may_have_its_prompts_in_json(tmp_path: Path) -> None:
+    stored = {**SPEND, "messages": json.dumps([HI])}
+    trace = read(tmp_path, SPEND, stored)
+    assert prompts(trace) == ["user\nHi\nassistant\n"]
+    assert trace.output_tokens.tolist() == [4]
+    assert any("1 lines without a prompt" in note for note in trace.notes)
+
+
+def test_a_spend_log_without_prompts_is_one_of_arrivals(tmp_path: Path) -> None:
+    trace = read(
+        tmp_path, SPEND, {**SPEND, "startTime": "2026-11-29T09:00:03Z"}, {**SPEND, "status": "failure"}
+    )
+    assert trace.arrivals.tolist() == [0.0, 2.0]
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([10, 10], [4, 4])
+    assert any("1 requests that failed" in note for note in trace.notes)

@@ -19,6 +19,7 @@ class TraceBuilder:
     def __init__(self, name: str, unit_tokens: int) -> None:
         self.name, self.unit_tokens = name, unit_tokens
         self.notes: list[str] = []
+        self.assumed: list[str] = []
         self._rows: list[TraceRequest] = []
         self._blocks: dict[Hashable, int] = {}
         self._sessions: dict[Hashable, int] = {}
@@ -77,4 +78,5 @@ class TraceBuilder:
         if from_zero:
             first = min(row.arrival for row in rows)
             rows = [replace(row, arrival=row.arrival - first) for row in rows]
-        return Trace.of(self.name, self.unit_tokens, rows, tuple(self._scopes) or ("",), tuple(self.notes))
+        scopes = tuple(self._scopes) or ("",)
+        return Trace.of(self.name, self.unit_tokens, rows, scopes, self.notes, self.assumed)

@@ -142,13 +142,19 @@ def read_capture(source: Source) -> list[CapturedRun]:
 
 def is_capture(source: Source) -> bool:
     """By what is in it. Raises UsageError for a file that cannot be read."""
+    return header_of(source) is not None
+
+
+def header_of(source: Source) -> Row | None:
+    """Of the first run of a capture; None for another file. Raises UsageError for one that cannot be read."""
     for line in islice(source.lines(), _LOOKED_AT):
         try:
-            if source.row(line).fields.get("capture") == "sapwood":
-                return True
+            row = source.row(line)
         except UsageError:
             continue
-    return False
+        if row.fields.get("capture") == "sapwood":
+            return row
+    return None
 
 
 def capture_trace(source: Source) -> Trace:
@@ -184,17 +190,17 @@ def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
     requests = [request for run in runs for request in run.requests]
     begun = [request for request in requests if request.started_step is not None]
     if dead := len(requests) - len(begun):
-        yield f"{dead} requests that never began are left out"
+        yield f"{_requests(dead)} that never began left out"
     if several := sum(len(request.outputs) > 1 for request in begun):
-        yield f"of {several} requests with several samples only the first is replayed"
+        yield f"of {_requests(several)} with several samples only the first sample is replayed"
     if left := sum(request.aborted for request in begun):
-        yield f"{left} requests were aborted: here each reads its whole prompt, and ends after what it had answered"
+        yield f"{_requests(left)} aborted: here each reads its whole prompt, and ends after what it had answered"
     for name, usual, what in (
-        ("reuse", True, "requests were told to reuse nothing; here they may"),
-        ("priority", 0, "requests had a priority, which is not looked at here"),
+        ("reuse", True, "told to reuse nothing; here they may"),
+        ("priority", 0, "with a priority, which is not looked at here"),
     ):
         if count := sum(request.row.fields.get(name, usual) != usual for request in requests):
-            yield f"{count} {what}"
+            yield f"{_requests(count)} {what}"
     for kind, what in (
         (PinTried, "prompts were to be pinned"),
         (Publish, "times prefixes were published to all"),
@@ -204,6 +210,10 @@ def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
         if count := sum(isinstance(deed, kind) for run in runs for deed in run.deeds):
             yield f"{count} {what}, which is not done here"
     yield from sorted({gap for run in runs for gap in run.gaps})
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"
 
 
 def _rows(source: Source) -> Iterator[Row | None]:

@@ -19,22 +19,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from sapwood.sim.readers.builder import TraceBuilder
-from sapwood.sim.readers.sessions import continued
+from sapwood.sim.readers.call import NOTHING, Call, Said, said
+from sapwood.sim.readers.calls import trace_of
 from sapwood.sim.readers.source import Source
 from sapwood.sim.readers.timestamps import seconds_of, seconds_without_year
-from sapwood.sim.readers.tokenize import Tokenize, as_names, text_bytes
-from sapwood.sim.trace import Names, Trace, TraceRequest
+from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, as_names, text_bytes
+from sapwood.sim.readers.usage import Usage, usage_of
+from sapwood.sim.trace import Trace
 
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 _ID_LIST = r"(\[[\d, ]*\])"
 _VLLM = re.compile(
     r"(Received request|Request|Generated response) ([^\s:]+)( details| prompt details| \(.*?\))?: (.*)", re.S
 )
+_VLLM_LIMIT = re.compile(r"\bmax_tokens=([1-9]\d{0,8})[,)]")
 _VLLM_TIME = re.compile(r"(\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) \[")
 _SGLANG = re.compile(r"\b(Receive|Finish): obj=\w+\((.*)", re.S)
+_SGLANG_LIMIT = re.compile(r"'max_new_tokens': ([1-9]\d{0,8})\b")
 _SGLANG_TIME = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?)")
 _YEAR = 366 * 86400.0
 
@@ -48,12 +50,13 @@ class _Call:
     text: str | None = None
     reply_ids: list[int] = field(default_factory=list)
     reply_text: str = ""
-    output_tokens: int | None = None
+    usage: Usage = field(default_factory=Usage)
+    limit: int | None = None
     cut: bool = False
 
 
-def read_vllm(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
-    """Raises UsageError if no request has its prompt."""
+def read_vllm(source: Source, *, tokenize: Tokenize | None = None, output_tokens: int | None = None) -> Trace:
+    """Arguments as of `read_requests`. Raises UsageError if no request has its prompt."""
     calls: dict[str, _Call] = {}
     last = 0.0
     for line in source.lines():
@@ -72,7 +75,7 @@ def read_vllm(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
             )  # The log goes on in the next year.
         _take_vllm_prompt(call, match[4])
     hint = "the prompts are logged with --enable-log-requests and VLLM_LOGGING_LEVEL=DEBUG, without --max-log-len"
-    return _trace(source, calls, tokenize, hint)
+    return _trace(source, calls, tokenize, output_tokens, hint)
 
 
 def _take_vllm_prompt(call: _Call, said: str) -> None:
@@ -85,6 +88,8 @@ def _take_vllm_prompt(call: _Call, said: str) -> None:
         call.text = _literal(text[1])
     if ids is not None:
         call.ids = json.loads(ids[1])
+    if (limit := _VLLM_LIMIT.search(rest)) is not None:
+        call.limit = int(limit[1])
 
 
 def _take_vllm_answer(call: _Call, said: str, *, goes_on: bool) -> None:
@@ -100,8 +105,10 @@ def _take_vllm_answer(call: _Call, said: str, *, goes_on: bool) -> None:
         call.reply_ids += json.loads(ids[1])
 
 
-def read_sglang(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
-    """Raises UsageError if no request has its prompt."""
+def read_sglang(
+    source: Source, *, tokenize: Tokenize | None = None, output_tokens: int | None = None
+) -> Trace:
+    """Arguments as of `read_requests`. Raises UsageError if no request has its prompt."""
     calls: dict[str, _Call] = {}
     for line in source.lines():
         if line.text.startswith("{"):
@@ -110,9 +117,8 @@ def read_sglang(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
             asked, _, answered = match[2].partition("), out=")
             stamp = _SGLANG_TIME.search(line.text)
             _take_sglang_line(calls, asked, answered, None if stamp is None else seconds_of(stamp[1]))
-    return _trace(
-        source, calls, tokenize, "the prompts are logged, whole, with --log-requests --log-requests-level 3"
-    )
+    hint = "the prompts are logged, whole, with --log-requests --log-requests-level 3"
+    return _trace(source, calls, tokenize, output_tokens, hint)
 
 
 def _take_sglang_line(calls: dict[str, _Call], asked: str, answered: str, at: float | None) -> None:
@@ -128,11 +134,20 @@ def _take_sglang_line(calls: dict[str, _Call], asked: str, answered: str, at: fl
     if text is not None:
         call.text, call.cut = _literal(text[1]), call.cut or (text[2] is not None and call.ids is None)
     reply = re.search(rf"'text': {_TEXT}", answered)
-    count = re.search(r"'completion_tokens': (\d+)", answered)
+    limit = _SGLANG_LIMIT.search(rest)
     reply_ids = re.search(rf"'output_ids': {_ID_LIST}", answered)
     call.reply_text = (_literal(reply[1]) or "") if reply is not None else call.reply_text
     call.reply_ids = json.loads(reply_ids[1]) if reply_ids is not None else call.reply_ids
-    call.output_tokens = int(count[1]) if count is not None else call.output_tokens
+    call.limit = int(limit[1]) if limit is not None else call.limit
+    if answered:
+        call.usage = usage_of(
+            {each: _counted(answered, each) for each in ("prompt_tokens", "completion_tokens")}
+        )
+
+
+def _counted(answered: str, name: str) -> str | None:
+    found = re.search(rf"'{name}': (\d+)", answered)
+    return None if found is None else found[1]
 
 
 def _take_sglang_json(calls: dict[str, _Call], line: str) -> None:
@@ -152,45 +167,40 @@ def _take_sglang_json(calls: dict[str, _Call], line: str) -> None:
     if isinstance(said := answered.get("text"), str):
         call.reply_text = said
     call.reply_ids = _whole(answered.get("output_ids")) or call.reply_ids
-    count = _object(answered.get("meta_info")).get("completion_tokens")
-    call.output_tokens = count if type(count) is int and 0 <= count < 2**31 else call.output_tokens
+    if "meta_info" in answered:
+        call.usage = usage_of(_object(answered["meta_info"]))
+    limit = _object(asked.get("sampling_params")).get("max_new_tokens")
+    call.limit = limit if type(limit) is int and limit > 0 else call.limit
 
 
-def _trace(source: Source, calls: Mapping[str, _Call], tokenize: Tokenize, hint: str) -> Trace:
+def _trace(
+    source: Source,
+    calls: Mapping[str, _Call],
+    tokenize: Tokenize | None,
+    output_tokens: int | None,
+    hint: str,
+) -> Trace:
     builder = TraceBuilder(source.name.removesuffix(".log"), 1)
-    rows, left_out, unanswered, last = [], 0, 0, 0.0
-    for call in calls.values():
-        prompt = _prompt(call, tokenize)
-        if prompt is None:
-            left_out += 1
-            continue
-        last = last if call.at is None else call.at
-        reply = as_names(call.reply_ids or (tokenize(call.reply_text) if call.reply_text else ()))
-        unanswered += not len(reply) and call.output_tokens is None
-        output = len(reply) or call.output_tokens or 0
-        names = np.concatenate((prompt, reply)) if len(reply) else prompt
-        rows.append(TraceRequest(last, len(prompt), output, names, len(names), 0))
-    if left_out:
+    whole = [call for call in calls.values() if not call.cut and (call.ids or call.text)]
+    if tokenize is text_bytes and any(not call.ids for call in whole):
+        builder.assumed.append(A_BYTE)
+    if left_out := len(calls) - len(whole):
         builder.notes.append(f"{left_out} requests whose prompt is not there, or cut, are left out; {hint}")
-    if unanswered:
-        builder.notes.append(f"{unanswered} answers are not there and taken as empty")
-    if tokenize is text_bytes and any(call.ids is None for call in calls.values()):
-        builder.notes.append("where ids are not there a token is a byte: no tokenizer was named")
-    builder.notes.append(
-        "sessions are guessed: a prompt that goes on from a whole earlier one is of its session"
+    asked = (
+        Call(call.at, _prompt(call, tokenize), _reply(call, tokenize), call.usage, call.limit)
+        for call in whole
     )
-    for row, session in zip(rows, continued(rows, 1), strict=True):
-        prompt, reply = row.names[: row.prompt_tokens], row.names[row.prompt_tokens :]
-        builder.add_tokens(row.arrival, prompt, reply, row.output_tokens, session)
-    return builder.build(from_zero=True)
+    return trace_of(builder, list(asked), output_tokens=output_tokens)
 
 
-def _prompt(call: _Call, tokenize: Tokenize) -> Names | None:
-    if call.cut:
-        return None
-    if call.ids:
-        return as_names(call.ids)
-    return as_names(tokenize(call.text)) if call.text else None
+def _prompt(call: _Call, tokenize: Tokenize | None) -> Said:
+    return as_names(call.ids) if call.ids else said(call.text or "", tokenize)
+
+
+def _reply(call: _Call, tokenize: Tokenize | None) -> Said:
+    if call.reply_ids:
+        return as_names(call.reply_ids)
+    return said(call.reply_text, tokenize) if call.reply_text else NOTHING
 
 
 def _literal(text: str) -> str | None:

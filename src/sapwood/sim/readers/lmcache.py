@@ -6,23 +6,33 @@
 from __future__ import annotations
 
 from sapwood.sim.readers.builder import TraceBuilder
-from sapwood.sim.readers.source import Source
-from sapwood.sim.readers.tokenize import Tokenize, as_names, text_bytes
+from sapwood.sim.readers.call import NOTHING, Call, said
+from sapwood.sim.readers.calls import trace_of
+from sapwood.sim.readers.source import Row, Source
+from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, text_bytes
+from sapwood.sim.readers.usage import Usage
 from sapwood.sim.trace import Trace
 
 
-def read_lmcache(source: Source, *, tokenize: Tokenize = text_bytes) -> Trace:
+def read_lmcache(source: Source, *, tokenize: Tokenize | None = None) -> Trace:
     """Prompt and answer are cut into tokens apart from each other. Raises UsageError, naming the line at fault."""
-    builder, empty = TraceBuilder(source.name, 1), 0
-    for row in source.rows():
-        prompt, reply = as_names(tokenize(row.text("input"))), as_names(tokenize(row.text("output")))
-        if not len(prompt):
-            empty += 1
-            continue
-        session = builder.session(None if (key := row.fields.get("session_id")) is None else str(key))
-        builder.add_tokens(row.real("timestamp") / 1e6, prompt, reply, len(reply), session)
+    builder = TraceBuilder(source.name, 1)
+    calls = [_call(row, tokenize) for row in source.rows()]
+    asked = [call for call in calls if len(call.prompt)]
     if tokenize is text_bytes:
-        builder.notes.append("a token is a byte: no tokenizer was named")
-    if empty:
-        builder.notes.append(f"{empty} calls with an empty prompt are left out")
-    return builder.build(from_zero=True)
+        builder.assumed.append(A_BYTE)
+    if len(asked) < len(calls):
+        builder.notes.append(f"{len(calls) - len(asked)} calls with an empty prompt are left out")
+    return trace_of(builder, asked)
+
+
+def _call(row: Row, tokenize: Tokenize | None) -> Call:
+    prompt, answer = said(row.text("input"), tokenize), row.text("output")
+    session = row.fields.get("session_id")
+    return Call(
+        row.real("timestamp") / 1e6,
+        prompt,
+        said(answer, tokenize) if answer else NOTHING,
+        Usage() if answer else Usage(output_tokens=0),
+        session=None if session is None else str(session),
+    )

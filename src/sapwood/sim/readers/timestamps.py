@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import math
 import re
 
 _DATE = re.compile(
@@ -18,11 +19,10 @@ def seconds_of(value: object) -> float | None:
     """Seconds since 1970 of an ISO date (UTC if it names no zone), or of s, ms, µs or ns; None if it is neither."""
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, int | float):
-        return _scaled(float(value))
     text = str(value).strip()
-    if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
-        return _scaled(float(text))
+    if isinstance(value, int | float) or re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
+        number = float(text)  # Of what is too large for one it is infinite.
+        return _scaled(number) if math.isfinite(number) else None
     match = _DATE.match(text)
     return None if match is None else _of_date(match)
 

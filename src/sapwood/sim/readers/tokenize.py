@@ -1,4 +1,4 @@
-"""How texts become tokens where a trace holds texts."""
+"""How texts become tokens where a trace holds texts and somebody says how; `scale.py` is for where nobody does."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from sapwood.sim.trace import Names
 Tokenize: TypeAlias = Callable[[str], Sequence[int] | NDArray[np.int32]]
 """Ids of the tokens of a text."""
 
+A_BYTE = "a token is a byte, as --tokenizer bytes says: counts are some four times a model's"
+
 
 def text_bytes(text: str) -> Names:
-    """A token for each byte in UTF-8: prefixes are shared as a tokenizer would share them, lengths are some 4 times as
-    long."""
+    """A token for each byte in UTF-8, as models have it that read bytes."""
     return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8).astype(np.int32)
 
 

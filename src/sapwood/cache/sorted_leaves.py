@@ -21,14 +21,14 @@ class Filed(Protocol):
 
     rank: SortKey
     """The sort key that it is filed under."""
-    heap: LeafHeap[Any] | None
+    filed_in: SortedLeaves[Any] | None
     """Where it is filed, if it is."""
 
 
 FiledT = TypeVar("FiledT", bound=Filed)
 
 
-class LeafHeap(Generic[FiledT]):
+class SortedLeaves(Generic[FiledT]):
     """Leaves in order, cut into short blocks; of equal ones the first that came is the first to go.
 
         ends      [      7      |        19       |   23  ]    the largest key of each block
@@ -59,7 +59,7 @@ class LeafHeap(Generic[FiledT]):
 
     def add(self, leaf: FiledT) -> None:
         rank = leaf.rank = self._key(leaf)
-        leaf.heap = self
+        leaf.filed_in = self
         block = bisect_right(self._ends, rank)
         if block == len(self._ends):
             self._add_last(leaf)
@@ -80,7 +80,7 @@ class LeafHeap(Generic[FiledT]):
     def remove(self, leaf: FiledT) -> None:
         """Take out a leaf that is here, wherever it is."""
         rank = leaf.rank
-        leaf.heap = None
+        leaf.filed_in = None
         block = bisect_left(self._ends, rank)
         ranks, leaves = self._ranks[block], self._leaves[block]
         place = bisect_left(ranks, rank)
@@ -108,7 +108,7 @@ class LeafHeap(Generic[FiledT]):
                 before = rank
 
     def _check(self, leaf: FiledT, rank: SortKey, before: SortKey | None) -> None:
-        if leaf.heap is not self:
+        if leaf.filed_in is not self:
             raise BooksError(f"{leaf} is filed here and says otherwise")
         if not leaf.rank == rank == self._key(leaf):
             raise BooksError(f"{leaf} is filed under {rank}, not under {self._key(leaf)}")
