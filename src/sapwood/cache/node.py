@@ -35,7 +35,7 @@ class Node:
         idle_since, evicted_at: when the last lease ended, when its last page was taken, in seconds of the
             caller's clock.
         retention: how much longer than others it is to be kept, if someone asked for that.
-        heap, rank: where it is filed for eviction, or for being forgotten.
+        filed_in, rank: where it is filed for eviction, or for being forgotten.
         account: of its tenant, if that has a quota.
     """
 

@@ -133,7 +133,7 @@ def test_a_trace_has_the_tokens_of_prompt_and_answer(tmp_path: Path) -> None:
     assert trace[0].names.tolist() == [5, 6, 7, 8, 9]
     assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (3, 2, 5)
     assert [trace.scope_names[scope] for scope in trace.scopes] == ["", "3fa2//"]
-    assert any("1 requests that never began" in note for note in trace.notes)
+    assert any("1 request that never began left out" in note for note in trace.notes)
     assert any("of 1 request with several samples" in note for note in trace.notes)
 
 
@@ -184,7 +184,7 @@ def test_what_a_trace_cannot_say_of_requests_is_counted(tmp_path: Path) -> None:
     rows = [served("a", 0, reuse=False), served("b", 1, priority=3, reuse=False), served("c", 2, reuse=True)]
     notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
     assert any(note.startswith("2 requests told to reuse nothing") for note in notes)
-    assert any(note.startswith("1 requests had a priority") for note in notes)
+    assert any(note.startswith("1 request with a priority") for note in notes)
 
 
 def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
