@@ -96,6 +96,83 @@ def test_goals_out_of_reach_end_with_the_nearest(trace: str, capsys: Out) -> Non
     assert [each["goal"] for each in found["plan"]["shortfalls"]] == ["hit rate"]
 
 
+SLOW = ("--peak", "10", "--policy", "default")
+"""A replica that falls behind."""
+
+
+def test_what_there_is_comes_first_and_is_said_early(trace: str, capsys: Out) -> None:
+    assert main(["plan", trace, "--workers", "1", *SLOW, "--replicas", "2"]) == 0
+    captured = capsys.readouterr()
+    [early] = [line for line in captured.err.splitlines() if "TTFT p95" in line or "p95" in line]
+    assert early.startswith("2 replicas with 55.9 GB of KV each fall behind, about ")
+    assert " ".join(captured.out.split()).startswith(f"{early} sure TTFT p95 between ")
+    found = document(capsys, trace, *SLOW, "--replicas", "2")
+    basis = found["basis"]
+    assert basis["design"]["replicas"] == 2
+    assert basis["outcome"]["load"] > 1
+    assert basis["replicas_for_load"] == int(2 * basis["outcome"]["load"]) + 1
+    assert f"about {basis['replicas_for_load']} replicas would keep up" in early
+    assert basis["outcome"]["ttft_p95_low_ms"] <= basis["outcome"]["ttft_p95_ms"]
+
+
+def test_the_row_that_the_replicas_have_is_the_one_that_was_timed(trace: str, capsys: Out) -> None:
+    """A replica has room for 8,192 tokens, two for 16,384, and 25,600 can be reused."""
+    room = str(2 * 134_515_008 + 8192 * 23_040) + "B"
+    small = (
+        "--model-shape",
+        "smollm2-135m",
+        "--memory",
+        room,
+        "--memory-utilization",
+        "1",
+        "--policy",
+        "lru",
+    )
+    found = document(capsys, trace, *small, "--replicas", "2")
+    [row] = [row for row in found["rows"] if row["capacity_tokens"] == 16_384]
+    assert row["ttft_p95_ms"] == found["basis"]["outcome"]["ttft_p95_ms"]
+    assert main(["plan", trace, *small, "--replicas", "2", "--workers", "1"]) == 0
+    assert "← all that 2 replicas have" in capsys.readouterr().out
+
+
+def test_an_overloaded_budget_is_not_met_and_memory_is_divided_among_enough(trace: str, capsys: Out) -> None:
+    money = document(capsys, trace, *SLOW, "--budget", "2", "--price", "2")
+    assert money["plan"]["met"] is False
+    assert [each["goal"] for each in money["plan"]["shortfalls"]] == ["load"]
+    assert not [each for each in money["what_ifs"] if each["meets"] and each["outcome"]["load"] >= 1]
+    assert main(["plan", trace, *SLOW, "--budget", "2", "--price", "2", "--workers", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Nothing within the budget keeps up. Nearest, 1 replica with ")
+    assert "falls behind" in out[out.index("What if") :]
+    memory = document(capsys, trace, *SLOW, "--budget", "64GB", "--no-what-ifs")
+    assert memory["plan"]["met"] is True
+    assert memory["plan"]["outcome"]["load"] < 1
+    assert memory["plan"]["design"]["replicas"] > 1
+
+
+def test_unmet_goals_can_be_an_exit_status(trace: str, capsys: Out) -> None:
+    quick = ("--policy", "lru", "--replicas", "1", "--no-what-ifs", "--workers", "1", "--check")
+    assert main(["plan", trace, *quick, "--hit-rate", "0.99"]) == 1
+    assert capsys.readouterr().out.startswith("No plan meets the goals")
+    assert main(["plan", trace, *quick, "--hit-rate", "0.01"]) == 0
+
+
+def test_what_ifs_can_be_left_out(trace: str, capsys: Out) -> None:
+    found = document(
+        capsys, trace, "--tpot-p95", "1s", "--ttft-p50", "9s", "--ttft-p99", "9", "--no-what-ifs"
+    )
+    assert found["plan"]["met"] is True
+    assert (found["goals"]["tpot_p95"], found["goals"]["ttft_p50"], found["goals"]["ttft_p99"]) == (1, 9, 9)
+    assert found["what_ifs"] == found["sensitivity"] == []
+
+
+def test_a_plan_may_be_for_more_users_than_the_trace_has(trace: str, capsys: Out) -> None:
+    one, two = (document(capsys, trace, "--policy", "lru", *more) for more in ((), ("--traffic", "2")))
+    assert (one["trace"]["requests"], two["trace"]["requests"]) == (16, 32)
+    assert two["basis"]["outcome"]["load"] > 1.3 * one["basis"]["outcome"]["load"]
+    assert [note for note in two["trace"]["notes"] if note.startswith("all of this is for 2 times the users")]
+
+
 def test_the_text_is_on_stdout_and_talk_on_stderr(trace: str, capsys: Out) -> None:
     assert main(["plan", trace, "--workers", "1", "--capacity", "4k,16k,64k"]) == 0
     captured = capsys.readouterr()
@@ -357,7 +434,10 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
             "hint: in a plan --capacity is the memory of each replica",
         ),
         (["TRACE", "--ttft-p95", "5s", "--timed", "0"], "goals need simulations"),
-        (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT is 0 s"),
+        (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT p95 is 0 s"),
+        (["TRACE", "--check"], "--check needs goals\n\nhint: --ttft-p95 5s"),
+        (["--reproduce", "--check"], "--check goes without --reproduce"),
+        (["t", "--traffic", "0"], "--traffic is 0; it must be between 0.01 and 1000"),
         (
             ["t", "--model-shape", "llama-3-70b"],
             "take 141 GB; h100 has 80 GB, of which weights and KV may take 72",
@@ -387,6 +467,9 @@ def test_ctrl_c_ends_it_with_130(trace: str, monkeypatch: pytest.MonkeyPatch, ca
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith("sapwood: interrupted\n")
+    assert "\n1 replica with 55.9 GB of KV: TTFT p50 " in captured.err, (
+        "what is known before the curves is said"
+    )
 
 
 def test_a_log_of_usage_alone_is_planned_with_what_is_assumed_on_top(tmp_path: Path, capsys: Out) -> None:

@@ -9,8 +9,11 @@ import pytest
 
 from cli.plans import MACHINE, report
 from sapwood.cli import plan_words as words
-from sapwood.sim.design import Design, Outcome
+from sapwood.cli.plan_report import Report
+from sapwood.sim.design import Case, Design, Outcome, Row
 from sapwood.sim.goals import Goals, Shortfall
+from sapwood.sim.interval import Interval
+from sapwood.sim.planner import Plan
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_a_goal_has_the_digits_that_it_was_given_with(goals: Goals, said: str) -
         (Shortfall("TTFT p95", 5.0, 5.0004), "TTFT p95 is 5.0004 s, not 5 s"),
         (Shortfall("price per hour", 20.0, 20.0000001), "price per hour is 20.0000001, not 20"),
         (Shortfall("memory", 1_000_000, 1_000_001), "memory is 131.0721 GB, not 131.072 GB"),
-        (Shortfall("load", 1.0, 1.0004), "asked for 100.04 % of what it can compute"),
+        (Shortfall("load", 1.0, 1.0004), "falls behind, asked for 100.04 % of what it can compute"),
         (Shortfall("requests served", 3, 1), "1 request can be served, not 3"),
     ],
 )
@@ -149,7 +152,7 @@ def test_a_load_is_told_where_it_is_known() -> None:
     outcome = Outcome(10, 0, 0.5, 1.0, 2.0, 3.0, 1.0, load=1.234)
     assert words.outcome(outcome) == "TTFT p95 2 s, hit rate 50.0 %, load 123 %"
     (short,) = Goals(ttft_p95=5.0).of_service(outcome)
-    assert words.shortfall(short, MACHINE) == "asked for 123 % of what it can compute"
+    assert words.shortfall(short, MACHINE) == "falls behind, asked for 123 % of what it can compute"
     assert words.load(None) == "–"
 
 
@@ -167,3 +170,61 @@ def test_the_answer_is_the_plan_or_the_nearest_or_the_knee() -> None:
     assert missed.startswith("No plan meets the goals. Nearest, ")
     assert missed.endswith("hit rate is 80.0 %, not 90.0 %")
     assert words.headline(report()).startswith("13.1 GB of KV reuse 76.0 % of the prompt tokens, of 80.0 %")
+
+
+def answered(outcome: Outcome, goals: Goals, replicas: int = 4) -> Report:
+    """A report whose answer is this, met or not."""
+    row = Row(Case(Design(50_000, replicas=replicas)), outcome)
+    plan = Plan(goals, row, goals.of_service(outcome), None, (row,))
+    return replace(report(), goals=goals, plan=plan if goals.given else None, basis=row)
+
+
+TIMED = Outcome(100, 0, 0.5, 1.0, 2.0, 3.0, 1.0, tpot_p95=0.1, timed=100, ttft_p95_between=Interval(1.5, 2.5))
+BEHIND = replace(TIMED, load=1.87)
+
+
+def test_an_answer_that_falls_behind_says_how_many_keep_up() -> None:
+    said = "4 replicas with 6.55 GB of KV each: falls behind, asked for 187 % of what it can compute; about 8 replicas"
+    budget = words.headline(answered(BEHIND, Goals(total_tokens=200_000)))
+    assert budget == f"Nothing within the budget keeps up. Nearest, {said} would keep up"
+    assert words.headline(answered(BEHIND, Goals(ttft_p95=5.0))).startswith(
+        "No plan meets the goals. Nearest, 4"
+    )
+    assert words.verdict(False, BEHIND) == "falls behind"
+    assert [words.verdict(meets, TIMED) for meets in (True, False)] == ["met", "missed"]
+
+
+def test_without_goals_it_begins_with_how_what_there_is_does() -> None:
+    behind = words.headline(answered(BEHIND, Goals()))
+    assert behind == (
+        "4 replicas with 6.55 GB of KV each fall behind, about 8 replicas would keep up: TTFT p50 1 s, p95 2 s, "
+        "hit rate 50.0 %, load 187 %"
+    )
+    ample = words.headline(answered(replace(TIMED, load=0.3), Goals()))
+    assert "each: TTFT p50 1 s" in ample
+    assert "load 30 %, about 2 replicas would do for the compute" in ample
+    assert "would" not in words.headline(answered(replace(TIMED, load=0.3), Goals(), replicas=1))
+    assert str(words.further(answered(BEHIND, Goals()))).startswith("13.1 GB of KV reuse 76.0 %")
+    assert words.further(answered(BEHIND, Goals(ttft_p95=5.0))) is words.further(report()) is None
+
+
+def test_how_sure_a_time_is() -> None:
+    told = "TTFT p95 between 1.5 s and 2.5 s, as far as 100 requests tell"
+    assert words.sureness(answered(TIMED, Goals())) == told
+    assert words.sureness(answered(TIMED, Goals(ttft_p95=3.0))) == told
+    assert words.sureness(answered(TIMED, Goals(ttft_p95=2.2))) == f"{told}; the goal lies within"
+    few = replace(TIMED, ttft_p95_between=Interval(1.5, math.inf))
+    assert "between 1.5 s and more than can be told" in str(words.sureness(answered(few, Goals())))
+    assert words.sureness(report()) is None
+    assert words.sureness(answered(replace(TIMED, ttft_p95=math.inf), Goals())) is None
+
+
+def test_each_time_that_is_a_goal_is_told() -> None:
+    goals = Goals(ttft_p50=0.5, ttft_p99=2.0, tpot_p95=0.05)
+    assert words.goals(goals, MACHINE) == "TTFT p50 ≤ 500 ms, TTFT p99 ≤ 2 s, TPOT p95 ≤ 50 ms"
+    told = [words.shortfall(short, MACHINE) for short in goals.of_service(TIMED)]
+    assert told == [
+        "TTFT p50 is 1 s, not 500 ms",
+        "TTFT p99 is 3 s, not 2 s",
+        "TPOT p95 is 100 ms, not 50 ms",
+    ]

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from sapwood.sim.design import Case, Outcome
+from sapwood.sim.interval import Interval
 
 NEED = 100_000
 """Tokens that all replicas together must hold for every hit there is."""
@@ -85,3 +86,15 @@ def better_in_pages(case: Case) -> Outcome:
     factor = {16: 1.1, 64: 1.01}.get(case.design.page_size, 1.0)
     alone = replace(case, design=replace(case.design, page_size=1))
     return replace(outcome_of(alone), hit_rate=factor * hit_rate_of(alone))
+
+
+def overloaded_outcome_of(case: Case) -> Outcome:
+    """Of a world where it takes a dozen replicas to keep up, whatever they reuse."""
+    return replace(outcome_of(case), load=11.5 * case.traffic / (case.speed * case.design.replicas))
+
+
+def unsure_outcome_of(case: Case) -> Outcome:
+    """Of a world where a time may as well be a fifth more or less."""
+    outcome = outcome_of(case)
+    around = Interval(0.8 * outcome.ttft_p95, 1.2 * outcome.ttft_p95)
+    return replace(outcome, ttft_p95_between=around)

@@ -11,6 +11,7 @@ import pytest
 from sapwood.errors import UsageError
 from sapwood.sim.design import Case, Design, Judge, Outcome
 from sapwood.sim.goals import Goals
+from sapwood.sim.interval import Interval
 from sapwood.sim.planner import Planner
 from sapwood.sim.space import Space, capacities_up_to
 from sim.planning import (
@@ -18,8 +19,10 @@ from sim.planning import (
     better_in_pages,
     flat_outcome_of,
     outcome_of,
+    overloaded_outcome_of,
     refusing,
     refusing_small,
+    unsure_outcome_of,
 )
 
 SIZES = (12_500, 25_000, 50_000, 100_000)
@@ -213,6 +216,70 @@ def test_a_budget_is_not_spent_on_what_brings_nothing() -> None:
     plan = Planner(Goals(price_per_hour=64.0), SPACE, by(lambda _: outcome_of(alone)), 2.0).plan()
     assert plan.answer.design == Design(100_000)
     assert plan.price_per_hour == 2.0
+
+
+@pytest.mark.parametrize(
+    "goals", [Goals(ttft_p95=40.0), Goals(hit_rate=0.1), Goals(price_per_hour=64.0), Goals(tpot_p95=1.0)]
+)
+def test_what_falls_behind_is_no_plan(goals: Goals) -> None:
+    """Twelve replicas are fewest, also where others would meet the goals."""
+    plan = Planner(goals, SPACE, by(overloaded_outcome_of), 2.0).plan()
+    assert plan.met
+    assert plan.answer.design.replicas == 12 or goals.price_per_hour is not None
+    assert not plan.answer.outcome.overloaded
+
+
+def test_a_budget_of_memory_is_divided_among_as_many_as_keep_up() -> None:
+    """A hundred thousand tokens are two pools of the size preferred here; twelve of 8,333 keep up."""
+    space = Space((8_000, 50_000), most_replicas=64)
+    plan = Planner(Goals(total_tokens=100_000), space, by(overloaded_outcome_of), None).plan()
+    assert plan.met
+    assert plan.answer.design == Design(8_333, replicas=12)
+
+
+def test_a_budget_that_no_number_keeps_up_with_is_no_plan() -> None:
+    plan = Planner(Goals(total_tokens=100_000), SPACE, by(overloaded_outcome_of), None).plan()
+    assert [(short.goal, short.wanted) for short in plan.shortfalls] == [("load", 1.0)]
+    assert plan.answer.design == Design(12_500, replicas=8)
+    assert plan.shortfalls[0].got == 11.5 / 8
+
+
+@pytest.mark.parametrize(("world", "count"), [(outcome_of, 8), (unsure_outcome_of, 7)])
+def test_a_budget_buys_no_replica_for_a_time_that_chance_may_have_made(
+    world: Callable[[Case], Outcome], count: int
+) -> None:
+    """A time of 1 s with 8 replicas, 1.14 s with 7, 1.33 s with 6: that is more than 1.2."""
+    plan = Planner(Goals(price_per_hour=16.0), replace(SPACE, orders=("default",)), by(world), 2.0).plan()
+    assert plan.answer.design == Design(100_000, replicas=count)
+
+
+def test_a_time_within_what_chance_makes_chooses_nothing() -> None:
+    fond = Space((100_000,), policies=("lru", "default"), orders=("fcfs", "default"))
+
+    def world(case: Case) -> Outcome:
+        outcome = unsure_outcome_of(case)
+        wide = Interval(0.5 * outcome.ttft_p95, 2 * outcome.ttft_p95)
+        return replace(outcome, hit_rate=0.5, ttft_p95_between=wide)
+
+    for certain, order in ((world, "fcfs"), (outcome_of, "default")):
+        answer = Planner(Goals(ttft_p95=24.0), fond, by(certain), None).plan().answer.design
+        assert answer.schedule_policy == order
+
+
+def test_each_time_has_a_goal() -> None:
+    outcome = Outcome(1, 0, 0.5, 1.0, 2.0, 3.0, 1.0, tpot_p95=0.1)
+    goals = Goals(ttft_p50=0.9, ttft_p95=1.9, ttft_p99=2.9, tpot_p95=0.09)
+    told = [(short.goal, short.wanted, short.got) for short in goals.of_service(outcome)]
+    assert told == [
+        ("TTFT p50", 0.9, 1.0),
+        ("TTFT p95", 1.9, 2.0),
+        ("TTFT p99", 2.9, 3.0),
+        ("TPOT p95", 0.09, 0.1),
+    ]
+    assert goals.of_answers
+    assert not Goals(tpot_p95=0.1, ttft_p99=3.0).of_service(outcome)
+    assert not Goals(tpot_p95=0.1).of_service(replace(outcome, tpot_p95=math.nan))
+    assert Goals(ttft_p50=2.0).of_service(replace(outcome, ttft_p50=math.nan))
 
 
 def test_a_budget_that_buys_nothing_is_no_plan() -> None:

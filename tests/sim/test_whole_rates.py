@@ -130,7 +130,17 @@ def test_replicas_that_fall_behind_miss_a_goal_that_the_first_requests_meet() ->
     assert [short.goal for short in goals.of_service(one)] == ["load"]
     assert load_of(many) < 1
     assert not goals.of_service(many)
-    assert not Goals(hit_rate=0.1).of_service(one)
+    for others in (Goals(hit_rate=0.1), Goals(total_tokens=10**9)):
+        assert [short.goal for short in others.of_service(one)] == ["load"]
+
+
+def test_where_all_is_simulated_its_hit_rate_stays_and_the_load_is_told() -> None:
+    simulated = SimulatingJudge(WHOLE, ENGINE, workers=1)
+    told = WholeRates(simulated, WHOLE, ENGINE, workers=1, hits=False)
+    [alone], [outcome] = simulated([Case(DESIGN)]), told([Case(DESIGN)])
+    assert alone.load is None
+    assert replace(outcome, load=None) == alone
+    assert 0 < load_of(outcome) < 1
 
 
 def test_of_a_moment_there_is_no_load() -> None:

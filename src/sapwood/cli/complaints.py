@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sapwood.cli.flags import nearest
 from sapwood.errors import UsageError
+
+_ELSEWHERE = MappingProxyType(
+    {
+        "--tp": "--devices",
+        "--tp-size": "--devices",
+        "--tensor-parallel-size": "--devices",
+        "--gpus": "--devices",
+        "--num-gpus": "--devices",
+        "--max-num-seqs": "--max-running",
+        "--max-running-requests": "--max-running",
+        "--max-num-batched-tokens": "--chunk-tokens",
+        "--chunked-prefill-size": "--chunk-tokens",
+        "--gpu-memory-utilization": "--memory-utilization",
+        "--mem-fraction-static": "--memory-utilization",
+        "--block-size": "--page-size",
+        "--data-parallel-size": "--replicas",
+        "--dp-size": "--replicas",
+    }
+)
+"""What other engines call our flags."""
 
 
 def verb_error(arguments: Sequence[str], verbs: Sequence[str]) -> UsageError | None:
@@ -47,7 +68,8 @@ def _message(error: Any, context: Any) -> str:
 def _unknown_flag(flag: str, context: Any) -> str:
     parameters = context.command.params if context is not None else ()
     names = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
-    meant = nearest(flag, [*names, "--help", "--version"])
+    elsewhere = _ELSEWHERE.get(flag)
+    meant = elsewhere if elsewhere in names else nearest(flag, [*names, "--help", "--version"])
     return f"there is no flag {flag}" + (f"; did you mean {meant}?" if meant else "")
 
 

@@ -62,11 +62,35 @@ def plan(
     ] = False,
     ttft_p95: Annotated[
         float | None,
-        typer.Option("--ttft-p95", metavar="TIME", help="Goal: 5s, say.", parser=duration("--ttft-p95")),
+        typer.Option(
+            "--ttft-p95",
+            metavar="TIME",
+            help="Goal: 5s or 500ms, say; a bare number is seconds.",
+            parser=duration("--ttft-p95"),
+        ),
+    ] = None,
+    ttft_p50: Annotated[
+        float | None,
+        typer.Option(
+            "--ttft-p50", metavar="TIME", help="Goal, of the median.", parser=duration("--ttft-p50")
+        ),
+    ] = None,
+    ttft_p99: Annotated[
+        float | None,
+        typer.Option("--ttft-p99", metavar="TIME", help="Goal.", parser=duration("--ttft-p99")),
+    ] = None,
+    tpot_p95: Annotated[
+        float | None,
+        typer.Option(
+            "--tpot-p95",
+            metavar="TIME",
+            help="Goal, per further token of a reply: 50ms, say.",
+            parser=duration("--tpot-p95"),
+        ),
     ] = None,
     hit_rate: Annotated[
         float | None,
-        typer.Option("--hit-rate", metavar="RATE", help="Goal: 0.8, say.", parser=share("--hit-rate")),
+        typer.Option("--hit-rate", metavar="RATE", help="Goal: 0.8 or 80%.", parser=share("--hit-rate")),
     ] = None,
     budget: Annotated[
         Budget | None,
@@ -77,13 +101,26 @@ def plan(
             parser=budget_of("--budget"),
         ),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 where no plan meets the goals; without it, with 0.")
+    ] = False,
+    traffic: Annotated[
+        float | None,
+        typer.Option(
+            "--traffic",
+            metavar="X",
+            help="Plan for so many times the users of the trace.",
+            parser=real("--traffic", 0.01, 1000),
+        ),
+    ] = None,
     capacity: Annotated[
         str | None,
         typer.Option(
             "--capacity",
             metavar="A,B",
-            help="Sizes of KV memory, tokens (100k) or bytes (16GB): of all replicas together in the curves, of "
-            "each one in a plan. Default: up to all that can be reused, or that a replica holds.",
+            help="Sizes of KV memory, bytes (16GB) or tokens (100k; a bare number is tokens): of all replicas "
+            "together in the curves, of each one in a plan. Default: up to all that can be reused, or that a "
+            "replica holds.",
             parser=filled("--capacity"),
         ),
     ] = None,
@@ -286,6 +323,9 @@ def plan(
     full: Annotated[
         bool, typer.Option("--full", help="Times for every row, and what-ifs without goals too.")
     ] = False,
+    no_what_ifs: Annotated[
+        bool, typer.Option("--no-what-ifs", help="The plan alone: half the time, or less.")
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -310,7 +350,13 @@ def plan(
     of_trace = {
         "TRACE": trace,
         "--ttft-p95": ttft_p95,
+        "--ttft-p50": ttft_p50,
+        "--ttft-p99": ttft_p99,
+        "--tpot-p95": tpot_p95,
         "--hit-rate": hit_rate,
+        "--check": check or None,
+        "--traffic": traffic,
+        "--no-what-ifs": no_what_ifs or None,
         "--budget": budget,
         "--capacity": capacity,
         "--policy": policy,
@@ -382,7 +428,12 @@ def plan(
         schedule_policy=schedule_policy,
         routing=routing,  # type: ignore[arg-type]
         ttft_p95=ttft_p95,
+        ttft_p50=ttft_p50,
+        ttft_p99=ttft_p99,
+        tpot_p95=tpot_p95,
         hit_rate=hit_rate,
+        traffic=traffic or 1.0,
+        what_ifs=not no_what_ifs,
         limit=limit,
         duration=until,
         timed=timed,
@@ -398,7 +449,11 @@ def plan(
         command=shlex.join(["sapwood", *context.obj]),
         **{name: value for name, value in values.items() if value is not None},  # type: ignore[arg-type]
     )
-    plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
+    if check and not ask.has_goals:
+        raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")
+    met = plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
+    if check and not met:
+        raise typer.Exit(1)
     return None
 
 

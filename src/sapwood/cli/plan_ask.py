@@ -63,6 +63,8 @@ class Ask:
     output_tokens, seed, in_a_row: as in `read_trace`.
     full: simulate every row of the curves, and what-ifs without goals.
     command: as it was typed.
+    traffic: the plan is for so many times the users of the trace.
+    what_ifs: whether they are wanted, and the sensitivity, with goals or `full`.
     served: what is known, and what not, of the server that wrote the trace.
     assumed: flags that nobody gave although `cost` was measured on what they name.
     """
@@ -91,6 +93,11 @@ class Ask:
     full: bool = False
     workers: int | None = None
     command: str = ""
+    ttft_p50: float | None = None
+    ttft_p99: float | None = None
+    tpot_p95: float | None = None
+    traffic: float = 1.0
+    what_ifs: bool = True
     served: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
 
@@ -99,6 +106,12 @@ class Ask:
         fits, price = self.most_tokens > 0, self.hardware.price_per_hour
         if fits and self.budget.price_per_hour is not None and price is None:
             raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether anything is to be reached, or not to be exceeded."""
+        times = (self.ttft_p50, self.ttft_p95, self.ttft_p99, self.tpot_p95)
+        return any(each is not None for each in (*times, self.hit_rate)) or self.budget != Budget()
 
     @property
     def kv_bytes(self) -> float:

@@ -38,6 +38,10 @@ def _answer(report: Report) -> Iterator[str]:
         met = report.plan is not None and report.plan.met
         verdict = '<b class="good">met</b>' if met else '<b class="bad">not met</b>'
         yield f'<p class="soft">Goals: {escape(words.goals(report.goals, report.machine))}: {verdict}</p>'
+    if (further := words.further(report)) is not None:
+        yield f'<p class="soft">{escape(further)}.</p>'
+    if (sureness := words.sureness(report)) is not None:
+        yield f'<p class="soft">{escape(sureness)}.</p>'
     traffic = report.traffic
     yield from (f'<p class="soft">Assumed: {escape(each)}.</p>' for each in traffic.assumed)
     times = f" Times: {report.machine.cost}." if report.timed else ""

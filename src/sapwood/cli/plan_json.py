@@ -9,7 +9,7 @@ from typing import Any
 
 from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Line, Machine, Report
-from sapwood.sim import Case, Design, Outcome, Plan, Row, Shift, Shortfall, WhatIf
+from sapwood.sim import Case, Design, Outcome, Plan, Row, Shift, Shortfall, WhatIf, keeping_up
 
 Json = dict[str, Any]
 
@@ -29,6 +29,7 @@ def as_json(report: Report) -> Json:
         "timed": None if report.timed is None else asdict(report.timed),
         "goals": asdict(report.goals),
         "plan": None if report.plan is None else _plan(report.plan, machine),
+        "basis": None if report.basis is None else _basis(report.basis, machine),
         "what_ifs": [_what_if(each, machine) for each in report.what_ifs],
         "sensitivity": [_shift(each) for each in report.shifts],
         "definitions": {**report.definitions, **words.meanings(report)},
@@ -55,6 +56,16 @@ def _rows(line: Line, machine: Machine) -> list[Json]:
 
 
 def _times(outcome: Outcome) -> Json:
+    """Bounds that so few requests do not set are null."""
+    between = outcome.ttft_p95_between
+    return {
+        "ttft_p95_low_ms": None if between is None else 1000 * between.low,
+        "ttft_p95_high_ms": None if between is None else 1000 * between.high,
+        **_milliseconds(outcome),
+    }
+
+
+def _milliseconds(outcome: Outcome) -> Json:
     return {
         f"{name}_ms": 1000 * getattr(outcome, name)
         for name in ("ttft_p50", "ttft_p95", "ttft_p99", "ttft_mean", "tpot_p50", "tpot_p95", "queue_p95")
@@ -85,6 +96,13 @@ def _design(design: Design, machine: Machine) -> Json:
 
 def _row(row: Row, machine: Machine) -> Json:
     return {**_case(row.case, machine), "outcome": _outcome(row.outcome)}
+
+
+def _basis(row: Row, machine: Machine) -> Json:
+    """What the what-ifs start from: the plan, or what there is; `replicas_for_load` would about keep up with it."""
+    load = row.outcome.load
+    enough = None if load is None else keeping_up(load, row.design.replicas)
+    return {**_row(row, machine), "replicas_for_load": enough}
 
 
 def _case(case: Case, machine: Machine) -> Json:

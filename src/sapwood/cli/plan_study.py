@@ -31,6 +31,7 @@ from sapwood.sim import (
     steps,
     unbounded_rates,
     with_replies,
+    with_traffic,
     without_names,
 )
 
@@ -63,7 +64,7 @@ class Study:
     @classmethod
     def of(cls, ask: Ask, whole: Trace) -> Study:
         """Raises UsageError if nothing of the trace is left, or the model can read none of it."""
-        trace = readable(ask, cut(whole, ask.limit, ask.duration))
+        trace = readable(ask, with_traffic(cut(whole, ask.limit, ask.duration), ask.traffic))
         return cls(ask, trace, Segments.of(with_replies(trace)), Demand.of(trace, ask.model.context))
 
     @property
@@ -92,7 +93,7 @@ class Study:
     @property
     def capacities(self) -> list[int]:
         """Total tokens, ascending, whole blocks: those asked for, or some up to all that can be stored."""
-        unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self._machine().held_tokens
+        unit, most = max(self.trace.unit_tokens, self.ask.page_size or 1), self.machine().held_tokens
         given = [each.tokens(self.ask.kv_bytes) for each in self.ask.capacities]
         if not given:
             sizes = capacities_up_to(self.stored_tokens, unit, SIZES)
@@ -107,7 +108,7 @@ class Study:
         return Report(
             self.ask.command,
             self._traffic(),
-            self._machine(),
+            self.machine(),
             self._curves(progress),
             definitions=self._words(),
         )
@@ -182,6 +183,11 @@ class Study:
         yield from ask.served
         yield from (f"{ask.model.name}: {note}" for note in ask.model.notes)
         yield from _of_hardware(ask)
+        if ask.traffic != 1:
+            yield (
+                f"all of this is for {ask.traffic:g} times the users of the trace (--traffic): copies of sessions that "
+                "share nothing with the others, or some of them"
+            )
         if ask.assumed:
             yield (
                 f"times were measured, but memory is that of {ask.model.name} on {ask.hardware.name}, by default; give "
@@ -203,7 +209,7 @@ class Study:
                 "their replies: they are refused"
             )
 
-    def _machine(self) -> Machine:
+    def machine(self) -> Machine:
         ask, hardware = self.ask, self.ask.hardware
         return Machine(
             ask.model.name,

@@ -152,7 +152,7 @@ def _what_if(report: Report, each: WhatIf, longest: float, most: float) -> Table
         words.seconds(outcome.tpot_p50),
         f"{outcome.busiest:.2f} ×" if each.row.design.replicas > 1 else "",
         words.refused(outcome.refused),
-        words.verdict(each.meets) if goals.given else "",
+        words.verdict(each.meets, outcome) if goals.given else "",
     )
     hits = None if goals.hit_rate is None else outcome.hit_rate >= goals.hit_rate
     soon = None if goals.ttft_p95 is None else outcome.ttft_p95 <= goals.ttft_p95
@@ -171,7 +171,7 @@ def _shift(report: Report, each: Shift) -> TableRow:
         words.shift(each),
         words.hit_rate(each.outcome, report.goals),
         *_times(report, each.outcome),
-        words.verdict(each.meets) if report.goals.given else "",
+        words.verdict(each.meets, each.outcome) if report.goals.given else "",
         needed if report.goals.of_answers else "",
     )
     return TableRow(cells, good=each.meets)

@@ -24,6 +24,10 @@ def _answer(report: Report) -> Iterator[str]:
         yield from _wrapped(f"assumed: {assumed}")
     if report.goals.given:
         yield f"  goals   {words.goals(report.goals, report.machine)}"
+    if (sureness := words.sureness(report)) is not None:
+        yield f"  sure    {sureness}"
+    if (further := words.further(report)) is not None:
+        yield from _wrapped(further)
     if report.plan is not None:
         yield f"  run     {words.settings(report.plan.answer.design)}"
         yield "  tiers   the hot pool alone: others do not exist yet"

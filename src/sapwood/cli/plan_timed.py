@@ -9,8 +9,8 @@ import numpy as np
 
 from sapwood.cli import plan_words as words
 from sapwood.cli.plan_report import Curves, Line, Report, Timed
-from sapwood.cli.plan_study import SIZES, Study
-from sapwood.config import EvictionName, SchedulerConfig
+from sapwood.cli.plan_study import SHOWN, SIZES, Study
+from sapwood.config import SchedulerConfig
 from sapwood.errors import UsageError
 from sapwood.sim import (
     TRIED_PAGES,
@@ -65,51 +65,65 @@ class TimedStudy:
         timed.goals()  # What is wrong with them is told before the long work.
         return timed
 
-    def added(self, report: Report) -> Report:
-        """With times, and a plan where there are goals."""
+    def held(self) -> Row | None:
+        """How all that there is does; None where goals or sizes are asked about instead."""
+        study, ask = self.study, self.study.ask
+        if self.goals().given or ask.capacities:
+            return None
+        unit = max(study.trace.unit_tokens, ask.page_size or 1)
+        total = max(1, ask.most_tokens * (ask.replicas or 1) // unit) * unit
+        case = self._case((ask.policies or SHOWN)[0], total)
+        return Row(case, self._judge()([case])[0])
+
+    def added(self, report: Report, held: Row | None = None) -> Report:
+        """With times, and a plan where there are goals; `held` is what there is, where that is known already."""
         goals = self.goals()
         told = replace(report, timed=self._timed(), definitions={**report.definitions, **self._words()})
-        return self._planned(told, goals) if goals.given else self._with_times(told)
+        return self._planned(told, goals) if goals.given else self._with_times(told, held)
 
     # ---- times of the curves' rows ---------------------------------------------------------------------------
 
-    def _with_times(self, report: Report) -> Report:
+    def _with_times(self, report: Report, held: Row | None) -> Report:
         ask = self.study.ask
-        cases = self._rows_to_time(report.curves)
-        outcomes = dict(zip(cases, self._judge()(cases), strict=True)) if cases else {}
+        outcomes = {} if held is None else {held.case: held.outcome}
+        cases = [case for case in self._rows_to_time(report.curves) if case not in outcomes]
+        outcomes |= zip(cases, self._judge()(cases) if cases else [], strict=True)
         lines = tuple(self._line_with_times(line, outcomes) for line in report.curves.lines)
         found = replace(report, curves=replace(report.curves, lines=lines))
-        if not cases:
+        if not outcomes:
             return found
-        basis = max(cases, key=lambda case: case.design.capacity_tokens)
+        basis = held.case if held is not None else max(cases, key=lambda case: case.design.capacity_tokens)
         found = replace(found, basis=Row(basis, outcomes[basis]))
         return self._with_what_ifs(found, self._planner(self.goals()), basis.design) if ask.full else found
 
     def _rows_to_time(self, found: Curves) -> list[Case]:
-        """The first policy at its last knee and at the most that fits; all that was asked for by name; or all."""
+        """The first policy at its last knee; all that was asked for by name; or all."""
         ask, first = self.study.ask, found.lines[0]
         fitting = [point.capacity_tokens for point in first.points if self._fits(point.capacity_tokens)]
         if ask.full:
-            return [self._case(line, size) for line in found.lines for size in fitting]
+            return [self._case(line.policy, size) for line in found.lines for size in fitting]
         if not ask.capacities:
-            bends = [knee.capacity_tokens for knee in found.knees[-1:] if knee.capacity_tokens in fitting]
-            fitting = sorted({*bends, *fitting[-1:]})
-        return [self._case(first, size) for size in fitting]
+            fitting = [knee.capacity_tokens for knee in found.knees[-1:] if knee.capacity_tokens in fitting]
+        return [self._case(first.policy, size) for size in fitting]
 
     def _fits(self, total: int) -> bool:
         return total // (self.study.ask.replicas or 1) <= self.study.ask.most_tokens
 
-    def _case(self, line: Line, total: int) -> Case:
+    def _case(self, policy: str, total: int) -> Case:
         replicas = self.study.ask.replicas or 1
-        policy: EvictionName = line.policy  # type: ignore[assignment]
         size = max(1, total // replicas)
         return Case(
-            replace(self._space().largest, capacity_tokens=size, replicas=replicas, eviction_policy=policy)
+            replace(
+                self._space().largest,
+                capacity_tokens=size,
+                replicas=replicas,
+                eviction_policy=policy,  # type: ignore[arg-type]
+            )
         )
 
     def _line_with_times(self, line: Line, outcomes: Mapping[Case, Outcome]) -> Line:
         points = [
-            replace(point, outcome=outcomes.get(self._case(line, point.capacity_tokens)))
+            replace(point, outcome=outcomes.get(self._case(line.policy, point.capacity_tokens)))
             for point in line.points
         ]
         return replace(line, points=tuple(points))
@@ -124,6 +138,8 @@ class TimedStudy:
         )
 
     def _with_what_ifs(self, report: Report, planner: Planner, design: Design) -> Report:
+        if not self.study.ask.what_ifs:
+            return report
         changed = what_ifs(planner, design, self.study.ask.most_tokens)
         return replace(report, what_ifs=changed, shifts=sensitivity(planner, design))
 
@@ -138,8 +154,7 @@ class TimedStudy:
         )
         engine = EngineSpec(study.cost, study.cache, scheduler, ask.model.context)
         judge: Judge = SimulatingJudge(study.trace, engine, ask.workers, self.progress, self.window)
-        if not self._whole:
-            judge = WholeRates(judge, study.trace, engine, ask.workers, self.progress)
+        judge = WholeRates(judge, study.trace, engine, ask.workers, self.progress, hits=not self._whole)
         return WholeRefusals(judge, study.trace, ask.model.context, self._space().largest.pool_tokens)
 
     @property
@@ -191,6 +206,9 @@ class TimedStudy:
     def _words(self) -> Mapping[str, str]:
         ask = self.study.ask
         told = {
+            "TTFT p95": "the longest of all but 5 %; where so few requests say little of it, bounds are told which it "
+            "keeps 9 times in 10 (two of the times by their order, a binomial interval, which knows nothing of how "
+            "times are spread); requests that follow each other share their luck, so the truth may lie further off",
             "TTFT": f"from arrival to first token, simulated over {self._part()}, with the scheduler that serves "
             f"({ask.chunk_tokens:,} tokens a step, {ask.max_running} running); what is refused never gets one",
             "TPOT": "time per further token of a reply, mean of each request",
@@ -198,11 +216,10 @@ class TimedStudy:
             "busiest": "tokens computed by the busiest replica over the mean of all",
             "times": f"from {self.study.cost.name}",
         }
-        if not self._whole:
-            told["load"] = (
-                "what the whole trace leaves to compute, in full steps, over what all replicas can do in its time; "
-                "from 100 % on they fall behind, whatever the times of a part say, and a goal for TTFT is missed"
-            )
+        told["load"] = (
+            "what the whole trace leaves to compute, in full steps, over what all replicas can do in its time; from "
+            "100 % on they fall behind, whatever the times of a part say, and meet no goals"
+        )
         if self.study.ask.full or goals_of(self.study).given:
             told["traffic"] = (
                 "so many times the users in the same time: copies of sessions that share nothing with the others, "
@@ -235,4 +252,7 @@ def goals_of(study: Study) -> Goals:
         ask.hit_rate,
         ask.budget.price_per_hour,
         None if memory is None else memory.tokens(ask.kv_bytes),
+        ask.ttft_p50,
+        ask.ttft_p99,
+        ask.tpot_p95,
     )

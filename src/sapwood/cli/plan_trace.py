@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from sapwood.cli import plan_words as words
 from sapwood.cli.plan_ask import Ask
 from sapwood.cli.plan_html import as_html
 from sapwood.cli.plan_json import as_json
@@ -22,13 +24,16 @@ from sapwood.errors import UsageError
 from sapwood.sim import Progress, read_trace
 
 
-def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_document: bool) -> None:
-    """The report on stdout, as text or as JSON, and as a page in `html`. Raises UsageError."""
+def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_document: bool) -> bool:
+    """The report on stdout, as text or as JSON, and as a page in `html`; whether the goals are met, if there are any.
+
+    Raises UsageError.
+    """
     talk = Talk()
     if html is not None:
         _check_place(html)
     with waiting(talk, "reading") as progress:
-        report = study(ask, tokenizer, progress)
+        report = study(ask, tokenizer, progress, talk.say)
     if as_document:
         json.dump(as_json(report), sys.stdout, indent=1)
         print()
@@ -39,10 +44,14 @@ def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_documen
         sys.stdout.flush()
         _write(html, as_html(report))
         talk.say(f"wrote {html}")
+    return report.plan is None or report.plan.met
 
 
-def study(ask: Ask, tokenizer: str | None, progress: Progress) -> Report:
-    """Takes as long as curves and simulations need; what no trace makes good is refused before. Raises UsageError."""
+def study(ask: Ask, tokenizer: str | None, progress: Progress, say: Callable[[str], None]) -> Report:
+    """Takes as long as curves and simulations need; what is known early is said.
+
+    What no trace makes good is refused before. Raises UsageError.
+    """
     ask.check()
     tokenize = tokenizer_named(tokenizer, progress)
     progress(f"reading: {ask.path}")
@@ -52,8 +61,11 @@ def study(ask: Ask, tokenizer: str | None, progress: Progress) -> Report:
     progress(f"counting: {len(trace):,} requests")
     found = Study.of(ask, trace)
     timed = TimedStudy.of(found, progress)
+    held = None if timed is None else timed.held()
+    if held is not None:
+        say(words.held(held, found.machine()))
     report = found.report(progress)
-    return report if timed is None else timed.added(report)
+    return report if timed is None else timed.added(report, held)
 
 
 def _check_place(html: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +15,7 @@ from sapwood.cli.plan_numbers import percent as percent
 from sapwood.cli.plan_numbers import seconds as seconds
 from sapwood.cli.plan_numbers import tokens as tokens
 from sapwood.cli.plan_report import Machine, Report
-from sapwood.sim import Design, Goals, Outcome, Plan, Shift, Shortfall, WhatIf
+from sapwood.sim import Design, Goals, Outcome, Plan, Row, Shift, Shortfall, WhatIf, keeping_up
 
 _UNITS = tuple(10.0**power for power in range(3, -7, -1))
 """GB: 1 TB, 100 GB and so on down."""
@@ -37,9 +38,7 @@ def replicas(count: int) -> str:
 
 def goals(goals: Goals, machine: Machine) -> str:
     """`TTFT p95 ≤ 5 s, hit rate ≥ 80.0 %`, with as many digits as were given."""
-    parts: list[str] = []
-    if goals.ttft_p95 is not None:
-        parts.append(f"TTFT p95 ≤ {exact_seconds(goals.ttft_p95)}")
+    parts = [f"{goal} ≤ {exact_seconds(wanted)}" for goal, wanted in goals.times.items()]
     if goals.hit_rate is not None:
         parts.append(f"hit rate ≥ {exact_percent(goals.hit_rate)}")
     if goals.price_per_hour is not None:
@@ -85,7 +84,7 @@ def _beside(value: float, goal: float | None, show: numbers.Shown, digits: int) 
 def shortfall(short: Shortfall, machine: Machine) -> str:
     """`TTFT p95 is 7.1 s, not 5 s`."""
     if short.goal == "load":
-        return f"asked for {load(short.got)} of what it can compute"
+        return f"falls behind, asked for {load(short.got)} of what it can compute"
     if short.goal == "requests served":
         return f"{counted(int(short.got), 'request')} can be served, not {short.wanted:,.0f}"
     show, digits = _shown(short, machine)
@@ -95,7 +94,7 @@ def shortfall(short: Shortfall, machine: Machine) -> str:
 
 def _shown(short: Shortfall, machine: Machine) -> tuple[numbers.Shown, int]:
     """How a value of this goal is written, and with how many digits at least."""
-    if short.goal == "TTFT p95":
+    if short.goal.startswith(("TTFT", "TPOT")):
         return seconds, 3
     if short.goal == "hit rate":
         return percent, 1
@@ -125,10 +124,14 @@ def settings(each: Design) -> str:
 def outcome(each: Outcome, goals: Goals | None = None) -> str:
     goals = Goals() if goals is None else goals
     parts = [f"TTFT p95 {ttft_p95(each, goals)}", f"hit rate {hit_rate(each, goals)}"]
-    parts += [] if each.load is None else [f"load {load(each.load)}"]
+    return ", ".join([*parts, *_load_and_refusals(each)])
+
+
+def _load_and_refusals(each: Outcome) -> list[str]:
+    parts = [] if each.load is None else [f"load {load(each.load)}"]
     if each.refused:
         parts.append(f"{each.refused:,} of {counted(each.requests, 'request')} refused")
-    return ", ".join(parts)
+    return parts
 
 
 def refused(count: int) -> str:
@@ -148,21 +151,62 @@ def shift(each: Shift) -> str:
     return f"speed {100 * (each.speed - 1):+.0f} %"
 
 
-def verdict(meets: bool) -> str:
-    """On the goals."""
+def verdict(meets: bool, outcome: Outcome) -> str:
+    """On the goals; whoever falls behind meets none."""
+    if outcome.overloaded:
+        return "falls behind"
     return "met" if meets else "missed"
 
 
+def needed(row: Row) -> str:
+    """`about 8 replicas would keep up`, of what falls behind."""
+    return f"about {replicas(keeping_up(row.outcome.load or 0.0, row.design.replicas))} would keep up"
+
+
+def held(row: Row, machine: Machine) -> str:
+    """How what there is does: `1 replica with 55.9 GB of KV falls behind, about 3 replicas would keep up: …`."""
+    design, found = row.design, row.outcome
+    fall = "fall" if design.replicas > 1 else "falls"
+    behind = f" {fall} behind, {needed(row)}" if found.overloaded else ""
+    parts = [
+        f"TTFT p50 {seconds(found.ttft_p50)}, p95 {seconds(found.ttft_p95)}",
+        f"hit rate {percent(found.hit_rate)}",
+    ]
+    parts += _load_and_refusals(found)
+    if found.load is not None and (enough := keeping_up(found.load, design.replicas)) < design.replicas:
+        parts.append(f"about {replicas(enough)} would do for the compute")
+    return f"{sized(design, machine)}{behind}: {', '.join(parts)}"
+
+
+def sureness(report: Report) -> str | None:
+    """How sure the TTFT p95 of the answer is; None where nothing was simulated or nobody asked."""
+    outcome = None if report.basis is None else report.basis.outcome
+    if outcome is None or outcome.ttft_p95_between is None or not math.isfinite(outcome.ttft_p95):
+        return None
+    between, wanted = outcome.ttft_p95_between, report.goals.ttft_p95
+    high = "more than can be told" if math.isinf(between.high) else seconds(between.high)
+    told = f"TTFT p95 between {seconds(between.low)} and {high}, as far as {outcome.timed:,} requests tell"
+    return told + ("; the goal lies within" if wanted is not None and between.holds(wanted) else "")
+
+
 def headline(report: Report) -> str:
-    """The answer in one line."""
+    """The answer in one line: the plan, or how what there is does, or what memory brings."""
     plan = report.plan
     if plan is None:
-        return _knee(report)
+        return _knee(report) if report.basis is None else held(report.basis, report.machine)
     answer = sized(plan.answer.design, report.machine)
     if plan.met:
         return f"{answer}: {outcome(plan.answer.outcome, report.goals)}"
     missed = "; ".join(shortfall(short, report.machine) for short in plan.shortfalls)
-    return f"No plan meets the goals. Nearest, {answer}: {missed}"
+    missed += f"; {needed(plan.answer)}" if plan.answer.outcome.overloaded else ""
+    alone = plan.answer.outcome.overloaded and not report.goals.of_answers
+    nothing = "Nothing within the budget keeps up" if alone else "No plan meets the goals"
+    return f"{nothing}. Nearest, {answer}: {missed}"
+
+
+def further(report: Report) -> str | None:
+    """What memory brings, where that is not the headline and there is no plan."""
+    return None if report.basis is None or report.plan is not None else _knee(report)
 
 
 def _knee(report: Report) -> str:

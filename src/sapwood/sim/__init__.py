@@ -14,6 +14,7 @@ from sapwood.sim.hardware import Hardware, hardware_named, spanning
 from sapwood.sim.judge import SimulatingJudge
 from sapwood.sim.knees import knees
 from sapwood.sim.known_models import KNOWN_MODELS, shape_named
+from sapwood.sim.load import keeping_up
 from sapwood.sim.model_shape import ModelShape
 from sapwood.sim.pages import in_pages
 from sapwood.sim.planner import Plan, Planner
@@ -32,6 +33,7 @@ from sapwood.sim.simulate import simulate
 from sapwood.sim.space import TRIED_PAGES, TRIED_ROUTINGS, Space, capacities_up_to
 from sapwood.sim.stack import LruStack
 from sapwood.sim.trace import Trace, TraceRequest
+from sapwood.sim.traffic import with_traffic
 from sapwood.sim.what_ifs import Shift, WhatIf, sensitivity, what_ifs
 from sapwood.sim.whole_rates import WholeRates
 from sapwood.sim.whole_refusals import WholeRefusals
@@ -91,6 +93,7 @@ __all__ = [
     "hardware_named",
     "header_of",
     "in_pages",
+    "keeping_up",
     "knees",
     "read_trace",
     "sensitivity",
@@ -102,5 +105,6 @@ __all__ = [
     "unbounded_rates",
     "what_ifs",
     "with_replies",
+    "with_traffic",
     "without_names",
 ]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sapwood.config import EvictionName, IndexName, OrderName
 from sapwood.routing import RouterName
+from sapwood.sim.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Outcome:
         hit_rate: reused prompt tokens / prompt tokens, those of refused requests too, 0 to 1.
         refused: requests that no replica of this design could ever hold.
         refused_by_all: those of them that no design which may be chosen could hold; None: nobody asked.
+        timed: so many requests the times are of; None: of all.
+        ttft_p95_between: where it may as well be, as far as so many requests tell; None: nobody asked.
         ttft_p50, ttft_p95, ttft_p99, ttft_mean: seconds from arrival to the first token; infinite where it never came.
         tpot_p50, tpot_p95: seconds per further token of a reply; nan where no reply has two.
         queue_p95: seconds from arrival to the first step that worked on it.
@@ -85,6 +88,13 @@ class Outcome:
     ttfts: tuple[float, ...] = field(default=(), repr=False)
     load: float | None = None
     refused_by_all: int | None = None
+    timed: int | None = None
+    ttft_p95_between: Interval | None = None
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether replicas fall behind for as long as the traffic goes on."""
+        return self.load is not None and self.load >= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sapwood.sim.design import Case, Outcome
 from sapwood.sim.engine_spec import EngineSpec
+from sapwood.sim.interval import interval_of
 from sapwood.sim.progress import Progress
 from sapwood.sim.run import Run
 from sapwood.sim.simulate import simulate
@@ -117,6 +118,8 @@ def outcome_of(run: Run) -> Outcome:
         queue_p95=_percentile(run.queueing, 95),
         busiest=float(computed.max() / computed.mean()) if computed.any() else 1.0,
         seconds=run.seconds,
+        timed=len(ttft),
+        ttft_p95_between=interval_of(ttft, 0.95) if len(ttft) else None,
         ttfts=tuple(_percentile(ttft, share) for share in range(101)) if len(ttft) else (),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,3 +42,11 @@ def busy_seconds(
         counts += [each] * prompts
     shape = StepShape(np.array(starts, np.int64), np.array(counts, np.int64), len(counts))
     return (reading + drawing) / sum(counts) * cost.step_seconds(shape)
+
+
+def keeping_up(load: float, replicas: int) -> int:
+    """About as many replicas as keep up, where so many are asked for `load` times what they can compute.
+
+    Each would reuse as much as it does, though more replicas may reuse more or less.
+    """
+    return math.floor(load * replicas) + 1

@@ -1,9 +1,11 @@
 """From goals to a plan: the fewest replicas that reach them, then the least memory, by simulation.
 
-Replicas cost more than memory, so they come first. More replicas and more memory are taken to make nothing worse
-(the simulations that the answer rests on are kept and shown, so that a reader can see it). Of policies, orders and
-routings the preferred ones are asked about first; where they are not enough, the others are before anything is added.
+Replicas cost more than memory, so they come first. It is taken for granted that more replicas and more memory do not
+turn enough into too little, and not asked about each number of them; what was asked is kept and shown. Of policies,
+orders and routings the preferred ones are asked about first; where they are not enough, the others are before
+anything is added.
 Larger pages can hardly make enough of what is not: other sizes are asked about at the end, for what was found alone.
+A time decides between two designs only where each lies outside what the other may as well be (`interval`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from sapwood.sim.design import Case, Design, Judge, Outcome, Row
 from sapwood.sim.goals import Goals, Shortfall
 from sapwood.sim.least import least
+from sapwood.sim.load import keeping_up
 from sapwood.sim.progress import Progress
 from sapwood.sim.space import Space
 from sapwood.sim.trial import Trial
@@ -128,7 +131,35 @@ class Planner:
     def _best_for_the_budget(self) -> Design | None:
         """Of the sizes that it buys the cheapest that none beyond it is clearly better than."""
         bought = self._bought()
-        return self._best_of(self._best(bought)) if bought else None
+        if not bought:
+            return None
+        choices = sorted([*bought, *self._keeping_up(bought)], key=lambda each: each.replicas)
+        return self._best_of(self._fewer(self._best(choices)))
+
+    def _keeping_up(self, bought: Sequence[Design]) -> list[Design]:
+        """The fewest that keep up, where a budget of memory can be divided among more than were bought."""
+        outcomes = self.trial.many([Case(each) for each in bought])
+        loads = [(each, outcomes[Case(each)].load) for each in bought]
+        behind = [keeping_up(load, each.replicas) for each, load in loads if load is not None and load >= 1]
+        if self.goals.total_tokens is None or not behind:
+            return []
+        counts = range(max(min(behind), self.space.least_replicas), self.space.most_replicas + 1)
+        divided = [self._divided(self.goals.total_tokens, count) for count in counts]
+        enough = least([each for each in divided if each is not None], self.reaches)
+        return [] if enough is None else [enough]
+
+    def _divided(self, total: int, count: int) -> Design | None:
+        """So many replicas that have it all together; None where a size that may be chosen is larger than a share."""
+        largest, share = self.space.largest, total // count
+        if share < self.space.capacities[0]:
+            return None
+        return replace(largest, capacity_tokens=min(share, largest.capacity_tokens), replicas=count)
+
+    def _fewer(self, design: Design) -> Design:
+        """With the fewest replicas, more than half as many, that it is not clearly better than."""
+        least_replicas = max(self.space.least_replicas, design.replicas // 2 + 1)
+        fewer = [replace(design, replicas=count) for count in range(least_replicas, design.replicas)]
+        return least([*fewer, design], lambda each: each == self._best((each, design))) or design
 
     def _bought(self) -> list[Design]:
         """Of each size as many replicas as can be had, if more than of a larger; of the largest half as many too."""
@@ -174,7 +205,7 @@ class Planner:
         missed, others = self._missed(design, outcome), self._missed(other, than)
         if missed != others:
             return missed < others
-        sooner = _clearly_less(outcome.ttft_p95, than.ttft_p95)
+        sooner = _clearly_sooner(outcome, than)
         more = _clearly_less(than.hit_rate, outcome.hit_rate)
         return ((sooner, more) if self.goals.of_answers else (more, sooner)) > (0, 0)
 
@@ -207,6 +238,18 @@ class Planner:
             None if self.price is None else self.price * design.replicas,
             self.trial.rows,
         )
+
+
+def _clearly_sooner(one: Outcome, other: Outcome) -> int:
+    """As `_clearly_less` of the first tokens' p95, where that says more than so few requests can tell by chance."""
+    within = [
+        between is not None and between.holds(time)
+        for between, time in (
+            (one.ttft_p95_between, other.ttft_p95),
+            (other.ttft_p95_between, one.ttft_p95),
+        )
+    ]
+    return 0 if any(within) else _clearly_less(one.ttft_p95, other.ttft_p95)
 
 
 def _clearly_less(one: float, other: float) -> int:

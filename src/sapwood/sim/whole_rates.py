@@ -45,6 +45,8 @@ class _Question:
 class WholeRates:
     """A judge whose times are those of `judge`, and whose hit rates and load are those of `trace`.
 
+    Where `judge` simulates all of the trace its hit rates are better, and with `hits` false they stay.
+
     Of a request beyond the context of the model nothing is named in `trace`, see `without_names`.
     """
 
@@ -53,6 +55,7 @@ class WholeRates:
     engine: EngineSpec
     workers: int | None = None
     progress: Progress | None = None
+    hits: bool = True
     _known: dict[_Question, _Whole] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, cases: list[Case]) -> list[Outcome]:
@@ -63,7 +66,7 @@ class WholeRates:
     def _with_whole(self, case: Case, outcome: Outcome) -> Outcome:
         whole = self._known[_question(case)]
         load = None if whole.load is None else whole.load / case.speed
-        return replace(outcome, hit_rate=whole.hit_rate, load=load)
+        return replace(outcome, hit_rate=whole.hit_rate if self.hits else outcome.hit_rate, load=load)
 
     def _ask(self, questions: Sequence[_Question]) -> None:
         new = [question for question in dict.fromkeys(questions) if question not in self._known]
