@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS, MAX_RUNNING = 2048, 256
 """Of a replica's scheduler: accelerators take more at once than the CPUs that `sapwood serve` has its defaults for."""
+MODEL, HARDWARE = "llama-3.1-8b", "h100"
+"""The defaults: a model whose context is as long as the prompts of today's traces."""
+SEEDS = 8
+"""Of --reproduce: half a minute on two cores."""
 ROUTINGS = ("random", "round-robin", "least-loaded", "session", "prefix")
 """`RouterName`, known before the room of routing is loaded."""
 ALL = 10**15
