@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from sapwood.routing.block_keys import BlockKey
 from sapwood.routing.block_tree import Block
@@ -21,7 +21,7 @@ def is_kept(block: Block) -> bool:
 
 
 class Faded:
-    """Keys of blocks that an lru cache would have evicted, the latest last; about one for each block held."""
+    """Keys of blocks that an lru cache would have evicted, the latest last; at most one for each of its capacity."""
 
     __slots__ = ("_keys",)
 
@@ -40,9 +40,21 @@ class Faded:
         while len(self._keys) > capacity * _TIMES // _STRIDE:
             self._keys.popitem(last=False)
 
-    def blocks(self, keys: Sequence[BlockKey]) -> int:
-        """Leading blocks of a prompt that were held once; 0 if none are known."""
-        for end in range(len(keys) // _STRIDE * _STRIDE, 0, -_STRIDE):
-            if keys[end - 1] in self._keys:
-                return end
-        return 0
+    def discard(self, key: BlockKey) -> None:
+        """It is held again, or surely gone."""
+        self._keys.pop(key, None)
+
+    def blocks(self, keys: Sequence[BlockKey], held: int, others: Set[BlockKey] = frozenset()) -> int:
+        """Leading blocks of a prompt that were held once, as far as none between is missing; 0 if no more than `held`.
+
+        Args:
+            held: how many are.
+            others: keys that count as given up too.
+        """
+        end = held // _STRIDE * _STRIDE
+        while end + _STRIDE <= len(keys):
+            key = keys[end + _STRIDE - 1]
+            if key not in self._keys and key not in others:
+                break
+            end += _STRIDE
+        return end if end > held else 0

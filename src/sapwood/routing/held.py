@@ -69,6 +69,7 @@ class Held:
             use = uses.get(block)
             if use is None:
                 uses[block] = new
+                self.faded.discard(block.key)
                 block.holders |= bit
                 self.to_come -= block in self.coming
                 continue

@@ -100,7 +100,9 @@ class PrefixAware:
         chosen = best(self._offers(asked, candidates, now), asked.cold)
         replica, page = chosen.candidate.replica, chosen.candidate.page_tokens
         believed = self._cached(ticket, self.shadow.sure(asked.sighting, replica), page)
-        faded = max(0, self._once(asked, chosen.candidate) - believed)
+        seem = self._cached(ticket, self.shadow.matched(asked.sighting, replica), page)
+        # Where some of it is on its way, what is reused tells nothing of what was given up.
+        faded = max(0, self._once(asked, chosen.candidate) - seem) if seem == believed else 0
         coming = self.shadow.place(replica, asked.keys)
         placement = Placement(replica, now, chosen.prefill, coming, believed, faded, page)
         self._in_flight.add(ticket, placement)

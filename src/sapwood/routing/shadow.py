@@ -117,9 +117,10 @@ class Shadow:
         held = self._held.get(replica)
         if held is None:
             return 0
+        path = sighting.path[: held_of(sighting.path, held.bit)]
         gone = held.beyond(self._blocks(held, capacity_tokens))
-        would = [block.depth for block in sighting.path if block in gone and is_kept(block)] if gone else []
-        return max(held.faded.blocks(keys), *would, 0)
+        stay = next((n for n, block in enumerate(path) if block in gone), len(path)) if gone else len(path)
+        return held.faded.blocks(keys, stay, {block.key for block in path[stay:] if is_kept(block)})
 
     def lost(
         self, replica: int, blocks: int, sighting: Sighting, now: float, capacity_tokens: int | None = None
@@ -162,6 +163,8 @@ class Shadow:
     def missed(self, coming: Coming, first: int, last: int) -> None:
         """When the request began, blocks `first` up to `last` of its prompt were not there, nor what follows them."""
         if self._is_known(coming):
+            for block in coming.path[first:]:
+                coming.held.faded.discard(block.key)
             for block in coming.path[first:last]:
                 if not coming.held.stored_since(block, coming.store):
                     self._let_go(coming.held, block)
@@ -187,9 +190,11 @@ class Shadow:
         What is on its way is still to come.
         """
         held = self._held.get(replica)
-        for key in () if held is None else keys:
-            block = self._tree.get(key)
-            if held is not None and block is not None:
+        if held is None:
+            return
+        for key in keys:
+            held.faded.discard(key)
+            if (block := self._tree.get(key)) is not None:
                 self._let_go(held, block)
 
     def forget(self, replica: int) -> None:
