@@ -41,6 +41,8 @@ class CacheConfig:
             raise UsageError(f"pin share is {self.pin_share}; it must be between 0 and 1")
         if self.score_memory < 0:
             raise UsageError(f"score memory is {self.score_memory}; it must be at least 0")
+        if self.attention_tokens is not None and self.attention_tokens < 1:
+            raise UsageError(f"attention tokens are {self.attention_tokens}; they must be at least 1")
         if self.prefix_index == "blocks" and self.eviction_policy not in ("lru", "default"):
             raise UsageError(
                 f"eviction policy is {self.eviction_policy}; the blocks index evicts by lru alone",

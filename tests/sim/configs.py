@@ -20,6 +20,7 @@ LLAMA_3_8B: dict[str, Any] = {
     "max_position_embeddings": 8192,
 }
 SMOLLM2_135M: dict[str, Any] = {
+    "model_type": "llama",
     "hidden_size": 576,
     "intermediate_size": 1536,
     "num_attention_heads": 9,
@@ -41,6 +42,18 @@ QWEN3_32B: dict[str, Any] = {
     "vocab_size": 151936,
     "tie_word_embeddings": False,
     "max_position_embeddings": 40960,
+}
+GEMMA_2_9B: dict[str, Any] = {
+    "model_type": "gemma2",
+    "hidden_size": 3584,
+    "intermediate_size": 14336,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 42,
+    "num_key_value_heads": 8,
+    "head_dim": 256,
+    "vocab_size": 256000,
+    "max_position_embeddings": 8192,
+    "sliding_window": 4096,
 }
 GPT_OSS_120B: dict[str, Any] = {
     "model_type": "gpt_oss",

@@ -10,6 +10,7 @@ from sapwood.sim.model_shape import Window
 from sapwood.sim.packing import WeightsName
 from sim.configs import (
     DEEPSEEK_V3,
+    GEMMA_2_9B,
     GPT_OSS_120B,
     LLAMA_3_8B,
     MIXTRAL_8X7B,
@@ -38,6 +39,18 @@ def test_a_config_is_counted_to_the_parameter() -> None:
     assert shape_of(LLAMA_3_8B, "llama-3-8b") == shape_named("llama-3-8b")
     assert shape_of(LLAMA_3_8B).parameters == 8_030_261_248
     assert shape_of(SMOLLM2_135M).parameters == 134_515_008
+    assert shape_of(GEMMA_2_9B).parameters == 9_241_705_984
+
+
+@pytest.mark.parametrize("kind", ["gpt_neox", "starcoder2", "phi"])
+def test_a_kind_that_is_not_known_is_told(kind: str) -> None:
+    shape = shape_of(LLAMA_3_8B | {"model_type": kind})
+    assert shape.notes == (
+        f"the model_type of x is {kind}: it is counted as a gated decoder like Llama, which it may not be",
+    )
+    assert shape_of({"text_config": LLAMA_3_8B, "model_type": kind}).notes == ()
+    unsaid = {key: value for key, value in LLAMA_3_8B.items() if key != "model_type"}
+    assert [note.split(":")[0] for note in shape_of(unsaid).notes] == ["the model_type of x is not said"]
 
 
 @pytest.mark.parametrize(
@@ -172,11 +185,23 @@ WINDOWED = LLAMA_3_8B | {"sliding_window": 1024, "max_position_embeddings": 1310
         (WINDOWED, 32),
         (WINDOWED | {"layer_types": ["sliding_attention"] * 24 + ["full_attention"] * 8}, 24),
         (WINDOWED | {"sliding_window_pattern": 6}, 27),
+        (WINDOWED | {"sliding_window_pattern": 0}, 32),
         (WINDOWED | {"model_type": "gpt_oss"}, 16),
+        (WINDOWED | {"model_type": "gpt_oss", "num_hidden_layers": 31}, 16),
+        (WINDOWED | {"model_type": "gemma2"}, 16),
+        (WINDOWED | {"model_type": "gemma3_text"}, 27),
+        (WINDOWED | {"model_type": "gemma3_text", "_sliding_window_pattern": 4}, 24),
+        (WINDOWED | {"model_type": "qwen2", "use_sliding_window": True}, 4),
+        (WINDOWED | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 20}, 12),
+        (WINDOWED | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 32),
+        (WINDOWED | {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 70}, 0),
+        (WINDOWED | {"model_type": "qwen3"}, 0),
+        (WINDOWED | {"use_sliding_window": None}, 32),
         ({"text_config": WINDOWED}, 32),
         (WINDOWED | {"use_sliding_window": False}, 0),
         (WINDOWED | {"layer_types": ["full_attention"] * 32}, 0),
         (WINDOWED | {"sliding_window": None}, 0),
+        (WINDOWED | {"sliding_window": 0}, 0),
         (WINDOWED | {"max_position_embeddings": 1024}, 0),
     ],
 )
@@ -185,8 +210,36 @@ def test_windows_are_read_and_told(config: dict[str, Any], sliding: int) -> None
         config = config | {"num_local_experts": 4, "num_experts_per_tok": 2}
     shape = shape_of(config)
     assert shape.window == (Window(sliding, 1024) if sliding else None)
-    assert [note.split(" look")[0] for note in shape.notes] == [f"{sliding} of 32 layers"] * bool(sliding)
-    assert shape.kv_bytes_per_token == 131_072
+    layers = shape.layers
+    assert [note.split(" look")[0] for note in shape.notes] == [f"{sliding} of {layers} layers"] * bool(
+        sliding
+    )
+    assert shape.kv_bytes_per_token == 4096 * layers
+
+
+def test_half_of_the_layers_of_gemma_2_look_at_4096_tokens() -> None:
+    assert shape_of(GEMMA_2_9B).window == Window(21, 4096)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"sliding_window": value} for value in (-1, True, "wide", 1.5, [4096])),
+        {"sliding_window_pattern": -1},
+        {"sliding_window_pattern": "six"},
+        {"max_position_embeddings": "x"},
+        {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": -2},
+    ],
+)
+def test_a_window_is_told_in_whole_numbers(wrong: dict[str, Any]) -> None:
+    [*_, key] = wrong
+    with pytest.raises(UsageError, match=f"the config of x has {key} = .*; a whole number was expected"):
+        shape_of(WINDOWED | wrong)
+
+
+def test_more_layers_with_a_window_than_there_are_is_no_shape() -> None:
+    with pytest.raises(UsageError, match="no model has the shape"):
+        shape_of(WINDOWED | {"layer_types": ["sliding_attention"] * 33})
 
 
 @pytest.mark.parametrize("wrong", [{"hidden_size": "wide"}, {"hidden_size": 0}, {"vocab_size": None}])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +13,15 @@ import pytest
 from engine.rig import greedy, prompt_of
 from sapwood.errors import UsageError
 from sapwood.sim.cost import StepShape
-from sapwood.sim.cost_source import cost_from
+from sapwood.sim.cost_source import cost_from, fit_capture
 from sapwood.sim.flops import FlopCost
 from sapwood.sim.hardware import hardware_named
 from sapwood.sim.known_models import shape_named
 from sapwood.sim.profile import LayerProfile, ProfileCost
 from sapwood.sim.roofline import RooflineCost
 from sapwood.types import Request
+from sim.files import jsonl
+from sim.test_reading_fuzz import JUNK
 from sim.test_recorded import captured, crowd
 
 MODEL, HARDWARE = shape_named("llama-3-8b"), hardware_named("h100")
@@ -107,3 +112,86 @@ def test_runs_of_several_models_are_told(tmp_path: Path) -> None:
         (tmp_path / "part").unlink()
     with pytest.raises(UsageError, match="runs of several models: one, two"):
         cost_from(str(path), MODEL, HARDWARE)
+
+
+def lines_of_a_capture(folder: Path) -> list[dict[str, Any]]:
+    """The header comes first, then requests and steps."""
+    captured(folder / "whole.jsonl", crowd()[:8])
+    return [json.loads(line) for line in (folder / "whole.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_tokens": "x"}, "'max_tokens' is \"x\"; a whole number of at least 0"),
+        ({"priority": "high"}, "'priority' is \"high\"; a whole number"),
+        ({"reuse": 1}, "'reuse' is 1; true or false"),
+        ({"constrained": "no"}, "'constrained' is \"no\"; true or false"),
+        ({"retain": [{"foo": 1}]}, "'retain' is .*; a list of wishes"),
+        ({"retain": [{"priority": 0}]}, "'retain' is .*; a list of wishes"),
+        ({"retain": [5]}, "'retain' is .*; a list of wishes"),
+        ({"retain": 5}, "'retain' is 5; a list"),
+        ({"stop_token_ids": None}, "'stop_token_ids' is null; token ids"),
+        ({"outputs": [], "drawn": 0}, "has no answer; one for each sample"),
+    ],
+)
+def test_what_a_captured_request_cannot_have_asked_for_is_told(
+    wrong: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    lines = lines_of_a_capture(tmp_path)
+    at = next(number for number, line in enumerate(lines) if "request" in line)
+    lines[at] |= wrong
+    with pytest.raises(UsageError, match=rf"line {at + 1}.* {said}"):
+        cost_from(str(jsonl(tmp_path / "run.jsonl", lines)), MODEL, HARDWARE)
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong", "said"),
+    [
+        ("cache", {"eviction_policy": "zz"}, "ran with eviction_policy = 'zz', which no CacheConfig has"),
+        ("cache", {"eviction_policy": []}, r"ran with eviction_policy = \[\]"),
+        ("cache", {"page_size": "x"}, "ran with page_size = 'x'"),
+        ("cache", {"page_size": True}, "ran with page_size = True"),
+        ("cache", {"page_size": 0}, "page size is 0"),
+        ("cache", {"pin_share": "x"}, "ran with pin_share = 'x'"),
+        ("cache", {"attention_tokens": 0}, "attention tokens are 0"),
+        ("scheduler", {"chunk_tokens": "x"}, "ran with chunk_tokens = 'x', which no SchedulerConfig has"),
+        ("scheduler", {"max_context": 1.5}, "ran with max_context = 1.5"),
+    ],
+)
+def test_a_config_that_no_server_had_is_told(
+    part: str, wrong: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    lines = lines_of_a_capture(tmp_path)
+    lines[0][part] |= wrong
+    with pytest.raises(UsageError, match=said):
+        cost_from(str(jsonl(tmp_path / "run.jsonl", lines)), MODEL, HARDWARE)
+
+
+def test_whole_numbers_will_do_where_a_config_has_fractions(tmp_path: Path) -> None:
+    lines = lines_of_a_capture(tmp_path)
+    lines[0]["cache"] |= {"pin_share": 0, "attention_tokens": 5000, "of a later release": 1}
+    assert fit_capture(jsonl(tmp_path / "run.jsonl", lines)).measurements > 0
+
+
+def spoiled(value: Any, dice: random.Random) -> Any:
+    """One value of it is another."""
+    if value and isinstance(value, dict | list) and dice.random() < 0.9:
+        at = dice.choice([*value] if isinstance(value, dict) else range(len(value)))
+        inner = spoiled(value[at], dice)
+        return {**value, at: inner} if isinstance(value, dict) else [*value[:at], inner, *value[at + 1 :]]
+    return dice.choice(JUNK)
+
+
+def test_damage_to_a_capture_is_told_or_does_no_harm(tmp_path: Path) -> None:
+    lines, fitted = lines_of_a_capture(tmp_path), 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        at = dice.randrange(len(lines))
+        rows = [*lines[:at], spoiled(lines[at], dice), *lines[at + 1 :]]
+        try:
+            fit_capture(jsonl(tmp_path / "run.jsonl", rows))
+        except UsageError:
+            continue
+        fitted += 1
+    assert 0 < fitted < 200

@@ -66,7 +66,12 @@ def test_queries_of_deepseek_without_a_rank() -> None:
 
 @pytest.mark.parametrize(
     ("more", "sparse"),
-    [({}, [0, 1, 2, 3]), ({"mlp_only_layers": [1]}, [0, 2, 3]), ({"decoder_sparse_step": 2}, [1, 3])],
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"first_k_dense_replace": 0, "mlp_only_layers": []}, [0, 1, 2, 3]),
+        ({"mlp_only_layers": [1]}, [0, 2, 3]),
+        ({"decoder_sparse_step": 2}, [1, 3]),
+    ],
 )
 def test_layers_that_have_experts(more: dict[str, Any], sparse: list[int]) -> None:
     found = modules(MIXTRAL_8X7B | {"num_hidden_layers": 4} | more)
@@ -79,6 +84,9 @@ def test_layers_that_have_experts(more: dict[str, Any], sparse: list[int]) -> No
     [
         ({"ssm_cfg": {"d_state": 16}}, "ssm_cfg"),
         ({"intermediate_size_mlp": 16384}, "intermediate_size_mlp"),
+        ({"hybrid_override_pattern": "M-M*-"}, "hybrid_override_pattern"),
+        ({"mamba_num_heads": 128}, "mamba_num_heads"),
+        ({"ssm_state_size": 128}, "ssm_state_size"),
         ({"layer_types": ["full_attention", "linear_attention"]}, "layers of linear_attention"),
     ],
 )
@@ -91,3 +99,23 @@ def test_what_is_not_modelled_is_refused(more: dict[str, Any], said: str) -> Non
 def test_experts_are_counted_in_whole_numbers(count: object) -> None:
     with pytest.raises(UsageError, match=r"the config of x has .* experts; a whole number was expected"):
         modules(MIXTRAL_8X7B | {"num_local_experts": count})
+
+
+def test_shared_experts_may_be_none() -> None:
+    without = {"n_shared_experts": 0, "shared_expert_intermediate_size": None}
+    assert not any("shared" in name for name in modules(DEEPSEEK_V3 | without))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"first_k_dense_replace": value} for value in ("1", -1, 1.5, [1])),
+        *({"n_shared_experts": value} for value in ("a", [1], -1, 1.9, True)),
+        *({"shared_expert_intermediate_size": value} for value in ("a", -1, 1.9)),
+        *({"mlp_only_layers": value} for value in (3, "01", {"0": 1}, [1.0], [True], [[1]])),
+    ],
+)
+def test_where_experts_are_is_told_in_whole_numbers(wrong: dict[str, Any]) -> None:
+    [key] = wrong
+    with pytest.raises(UsageError, match=f"the config of x has {key} = .* was expected"):
+        modules(DEEPSEEK_V3 | wrong)

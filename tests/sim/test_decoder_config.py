@@ -49,6 +49,18 @@ def test_the_part_of_the_text_goes_before_the_whole() -> None:
     assert config.tied
 
 
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"cannot read {tmp_path}: Is a directory"):
+        read_config(tmp_path)
+
+
+def test_none_is_a_number_where_it_may_be() -> None:
+    config = DecoderConfig("x", {"shared": 0, "fewer": -1})
+    assert (config.number("shared", 5, least=0), config.number("other", 0, least=0)) == (0, 0)
+    with pytest.raises(UsageError, match="fewer = -1; a whole number was expected"):
+        config.number("fewer", 0, least=0)
+
+
 @pytest.mark.parametrize("value", [0, -1, 1.5, "8", None])
 def test_numbers_are_whole_and_positive(value: object) -> None:
     with pytest.raises(UsageError, match="a whole number was expected"):

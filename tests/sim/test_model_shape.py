@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import UsageError
-from sapwood.sim.model_shape import ModelShape, Stored
+from sapwood.sim.model_shape import ModelShape, Stored, Window
 from sim.configs import GPT_OSS_120B, LLAMA_3_8B, SMOLLM2_135M, shape_of
 
 SMALL: dict[str, Any] = {"parameters": 10, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 1}
@@ -22,6 +22,10 @@ SMALL: dict[str, Any] = {"parameters": 10, "layers": 1, "heads": 1, "kv_heads": 
         {"output_parameters": 10},
         {"chosen_experts": 0.0},
         {"kv_numbers": 0},
+        {"window": Window(1, 0)},
+        {"window": Window(1, -1)},
+        {"window": Window(0, 8)},
+        {"window": Window(2, 8)},
     ],
 )
 def test_a_shape_that_cannot_be(wrong: dict[str, Any]) -> None:

@@ -219,13 +219,20 @@ def test_a_budget_is_not_spent_on_what_brings_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "goals", [Goals(ttft_p95=40.0), Goals(hit_rate=0.1), Goals(price_per_hour=64.0), Goals(tpot_p95=1.0)]
+    ("goals", "replicas"),
+    [
+        (Goals(ttft_p95=40.0), 12),
+        (Goals(hit_rate=0.1), 12),
+        (Goals(tpot_p95=1.0), 12),
+        (Goals(price_per_hour=26.0), 13),
+        (Goals(price_per_hour=64.0), 32),
+    ],
 )
-def test_what_falls_behind_is_no_plan(goals: Goals) -> None:
-    """Twelve replicas are fewest, also where others would meet the goals."""
+def test_what_falls_behind_is_no_plan(goals: Goals, replicas: int) -> None:
+    """Twelve replicas are fewest, also where others would meet the goals; a budget buys all that answer sooner."""
     plan = Planner(goals, SPACE, by(overloaded_outcome_of), 2.0).plan()
     assert plan.met
-    assert plan.answer.design.replicas == 12 or goals.price_per_hour is not None
+    assert plan.answer.design.replicas == replicas
     assert not plan.answer.outcome.overloaded
 
 

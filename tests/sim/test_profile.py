@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -85,4 +86,40 @@ def test_a_damaged_profile_is_told(tmp_path: Path) -> None:
     columns = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"
     (tmp_path / "h100_attention.csv").write_text(f"{columns}\n1,2,3,x,5\n")
     with pytest.raises(UsageError, match=r"profile .*h100 cannot be read: invalid literal for int\(\) .*'x'"):
+        LayerProfile.read(tmp_path / "h100")
+
+
+SIZES = {"attention": "prefill_chunk,kv_prefill,n_decode,kv_decode", "dense": "layer,tokens"}
+SIZES["per_sequence"] = "layer,sequences"
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "said"),
+    [
+        ("attention", "1,2,3,4,nan", "nan is neither a time nor a number"),
+        ("attention", "1,2,3,4,-1e9", "-1e9 is neither"),
+        ("attention", "-1,2,3,4,5", "-1 is neither"),
+        ("attention", f"{10**400},2,3,4,5", "int too large"),
+        ("attention", "", "no grid of chunks"),
+        ("dense", "qkv,1,nan\nqkv,2,5", "nan is neither"),
+        ("dense", "qkv,1,inf\nqkv,2,5", "inf is neither"),
+        ("dense", "qkv,1,5\nqkv,2,-1e9", "-1e9 is neither"),
+        ("dense", "qkv,-1,5\nqkv,2,5", "-1 is neither"),
+        ("dense", "", "no layer was measured by its number of tokens"),
+        ("per_sequence", "", "no layer was measured by its number of sequences"),
+        ("dense", "qkv,1,2\nqkv,2,3\nact_fn,1,5", "act_fn was measured with one number of tokens alone"),
+        (
+            "per_sequence",
+            "lm_head,1,5\nlm_head,1,6",
+            "lm_head was measured with one number of sequences alone",
+        ),
+    ],
+)
+def test_what_was_not_measured_is_told(kind: str, rows: str, said: str, tmp_path: Path) -> None:
+    for each in SIZES:
+        name = f"RTX4090_Llama-3.1-8B_tp1_{each}.csv.gz"
+        shutil.copyfile(DATA / name, tmp_path / f"h100_{each}.csv.gz")
+    LayerProfile.read(tmp_path / "h100")
+    (tmp_path / f"h100_{kind}.csv").write_text(f"{SIZES[kind]},time_us\n{rows}\n")
+    with pytest.raises(UsageError, match=said):
         LayerProfile.read(tmp_path / "h100")

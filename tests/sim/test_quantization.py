@@ -110,10 +110,45 @@ def test_a_method_that_is_not_known_has_no_size() -> None:
     assert quantization_of(config_of({"quant_method": "aqlm"})) is None
 
 
-@pytest.mark.parametrize("packed", [compressed({"num_bits": "many"}), {"quant_method": "awq", "bits": "x"}])
+@pytest.mark.parametrize(
+    "packed",
+    [
+        compressed({"num_bits": "many"}),
+        *(compressed({"num_bits": bits}) for bits in (0, -4, 4.5, True, 10**400)),
+        *(compressed({"num_bits": 4, "group_size": size}) for size in (0, -2, "128")),
+        *(
+            compressed({"num_bits": 8, "strategy": "block", "block_structure": block})
+            for block in (None, [128], [0, 128], [128, -1])
+        ),
+        {"quant_method": "compressed-tensors", "config_groups": [1]},
+        *({"quant_method": "awq", "bits": bits} for bits in ("x", 0, None)),
+        *({"quant_method": "gptq", "group_size": size} for size in (0, "x", [128])),
+        *(
+            {"quant_method": "fp8", "weight_block_size": block}
+            for block in ([128], [0, 0], [1, 2, 3], 128, "12")
+        ),
+        {"quant_method": "fp8", "ignored_layers": ["re:*lm_head"]},
+        {"quant_method": "fp8", "ignored_layers": [5]},
+        {"quant_method": "fp8", "modules_to_not_convert": 5},
+        {"quant_method": "fp8", "modules_to_not_convert": {"lm_head": 1}},
+    ],
+)
 def test_a_form_that_is_not_known_is_told(packed: Any) -> None:
     with pytest.raises(UsageError, match="quantization_config of x"):
         quantization_of(config_of(packed))
+
+
+@pytest.mark.parametrize("kept", ["re:*x", 5])
+def test_names_that_are_none_are_told_where_the_format_is_given_too(kept: Any) -> None:
+    config = config_of({"quant_method": "fp8", "ignore": kept})
+    with pytest.raises(UsageError, match="quantization_config of x"):
+        quantization_named("mxfp4", config)
+
+
+@pytest.mark.parametrize("kept", ["self_attn", "re:.*self_attn"])
+def test_one_name_need_not_be_in_a_list(kept: str) -> None:
+    config = config_of({"quant_method": "mxfp4", "modules_to_not_convert": kept})
+    assert total(quantization_of(config), config) == KEPT + 2 * ATTENTION + MLPS * 17 / 32
 
 
 def test_a_format_by_name_keeps_tables_or_not() -> None:

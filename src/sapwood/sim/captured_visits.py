@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from sapwood.cache import Namespace
+from sapwood.errors import RequestError, UsageError
 from sapwood.sim.readers.capture import CapturedRequest, CapturedRun
 from sapwood.sim.readers.captured_deeds import CapturedScope, token_ids
+from sapwood.sim.readers.source import Row
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.visit import Asked, Visit
 from sapwood.types import Retain
@@ -22,6 +26,8 @@ class CapturedVisits:
 
     def visit(self, order: int) -> Visit:
         request = self._requests[order]
+        if not request.outputs:
+            raise UsageError(f"{request.row.where} has no answer; one for each sample was expected")
         told = [np.concatenate((request.prompt, said)).astype(np.int32) for said in request.outputs]
         cut = frozenset(sample for sample, why in enumerate(request.finish) if why == "abort")
         namespace, asked = self.namespace(request.scope), _asked(request, self._ends)
@@ -35,7 +41,7 @@ class CapturedVisits:
         rows, scopes = [], sorted({request.scope.name for request in self._requests})
         arrival = 0.0
         for index, request in enumerate(self._requests):
-            reply = request.outputs[0]
+            reply = request.outputs[0] if request.outputs else np.empty(0, np.int32)
             names = np.concatenate((request.prompt, reply)).astype(np.int32)
             arrival = max(arrival, request.arrival)
             scope = scopes.index(request.scope.name)
@@ -59,15 +65,30 @@ def _end_tokens(captured: CapturedRun) -> tuple[int, ...]:
 
 
 def _asked(request: CapturedRequest, eos: tuple[int, ...]) -> Asked:
-    told = request.row.fields
-    most = told.get("max_tokens")
+    row = request.row
     said = max(map(len, request.outputs))
     # As the engine does: a grammar that is complete allows nothing but the end.
-    ends = bool(told.get("constrained")) or not told.get("ignore_eos", False)
+    ends = _flag(row, "constrained", otherwise=False) or not _flag(row, "ignore_eos", otherwise=False)
+    stops = row.ids("stop_token_ids", row.fields.get("stop_token_ids", [])).tolist()
     return Asked(
-        None if most is None else max(said, int(most)),
-        int(told.get("priority", 0)),
-        bool(told.get("reuse", True)),
-        tuple(Retain(**wish) for wish in told.get("retain", ())),
-        tuple(dict.fromkeys((*told.get("stop_token_ids", ()), *(eos if ends else ())))),
+        None if row.fields.get("max_tokens") is None else max(said, row.whole("max_tokens", 0)),
+        row.whole("priority", -(2**62)) if "priority" in row.fields else 0,
+        _flag(row, "reuse", otherwise=True),
+        tuple(_wishes(row)),
+        tuple(dict.fromkeys((*stops, *(eos if ends else ())))),
     )
+
+
+def _flag(row: Row, name: str, *, otherwise: bool) -> bool:
+    value = row.fields.get(name, otherwise)
+    if not isinstance(value, bool):
+        raise row.fault(name, "true or false")
+    return value
+
+
+def _wishes(row: Row) -> Iterator[Retain]:
+    for wish in row.array("retain") if "retain" in row.fields else ():
+        try:
+            yield Retain(**wish)
+        except (TypeError, RequestError):
+            raise row.fault("retain", "a list of wishes to keep a range of tokens") from None

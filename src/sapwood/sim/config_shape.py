@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sapwood.sim.decoder import Weight, head_dim_of, weights_of
+from sapwood.sim.decoder import COUNTED, Weight, head_dim_of, weights_of
 from sapwood.sim.decoder_config import DecoderConfig
 from sapwood.sim.model_shape import ModelShape, Stored, Window
 from sapwood.sim.packing import WeightsName
@@ -23,11 +23,18 @@ _KV_SCALE_BYTES = 4
 _FASTER_IN_HARDWARE = frozenset({"fp8", "int8", "nvfp4", "fp4"})
 """Formats that some devices multiply as they are, at more than the peak of bf16."""
 
+_PATTERNS: Mapping[str, int] = MappingProxyType({"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "gpt_oss": 2})
+"""Of so many layers the last looks at all tokens, where a config of that kind does not say it."""
+_SWITCHED = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
+"""Kinds that have a window only where `use_sliding_window` says so, behind the first `max_window_layers`."""
+_WHOLE_LAYERS = 28
+"""Of theirs, where nothing is said."""
+
 
 def shape_of_config(
     config: DecoderConfig, weights: WeightsName | int | None = None, kv: KvName = "bf16"
 ) -> ModelShape:
-    """Counted to the parameter for Llama, Mistral, Phi, Qwen, Gemma, gpt-oss and DeepSeek.
+    """Counted to the parameter for Llama, Mistral, Phi-3, Qwen, Gemma, gpt-oss and DeepSeek (`COUNTED`).
 
     Args:
         weights: stored in another format than the config says; or bytes of all of them.
@@ -57,7 +64,12 @@ def shape_of_config(
         window=_window(config, layers),
         kv_numbers=_latent_numbers(config) if latent else None,
         pair_flops=_latent_flops(config, heads) if latent else None,
-        notes=(*_windows_told(config, layers), *_dtypes_told(config, weights), *_packing_told(stored, kv)),
+        notes=(
+            *_kind_told(config),
+            *_windows_told(config, layers),
+            *_dtypes_told(config, weights),
+            *_packing_told(stored, kv),
+        ),
         context=config.number("max_position_embeddings", 0) or None,
     )
 
@@ -92,21 +104,34 @@ def _kv_bytes(kv: KvName, numbers_a_scale: int) -> float:
 
 def _window(config: DecoderConfig, layers: int) -> Window | None:
     """Where layers are told to look at the last tokens alone, and sequences can be longer."""
-    tokens, kinds = config.says("sliding_window"), config.text.get("layer_types")
-    if not isinstance(tokens, int) or config.text.get("use_sliding_window") is False:
+    switch = config.text.get("use_sliding_window")
+    if not (config.kind not in _SWITCHED if switch is None else switch):
         return None
-    longest = config.text.get("max_position_embeddings")
-    pattern = config.says("sliding_window_pattern", "_sliding_window_pattern")
-    sliding = layers
-    if isinstance(kinds, list):
-        sliding = kinds.count("sliding_attention")
-    elif config.kind == "gpt_oss":
-        sliding = (layers + 1) // 2
-    elif isinstance(pattern, int) and pattern > 0:
-        sliding = layers - layers // pattern
-    if not sliding or (isinstance(longest, int) and longest <= tokens):
+    tokens, sliding = config.number("sliding_window", 0, least=0), _sliding(config, layers)
+    longest = config.number("max_position_embeddings", 0)
+    if not tokens or not sliding or 0 < longest <= tokens:
         return None
     return Window(sliding, tokens)
+
+
+def _sliding(config: DecoderConfig, layers: int) -> int:
+    """Layers that would have the window."""
+    kinds = config.text.get("layer_types")
+    if isinstance(kinds, list):
+        return kinds.count("sliding_attention")
+    if config.kind in _SWITCHED:
+        return max(0, layers - config.number("max_window_layers", _WHOLE_LAYERS, least=0))
+    key = "sliding_window_pattern" if config.text.get("sliding_window_pattern") else "_sliding_window_pattern"
+    pattern = config.number(key, _PATTERNS.get(config.kind, 0), least=0)
+    return layers - layers // pattern if pattern else layers
+
+
+def _kind_told(config: DecoderConfig) -> Iterator[str]:
+    if config.kind not in COUNTED:
+        yield (
+            f"the model_type of {config.name} is {config.kind or 'not said'}: it is counted as a gated decoder like "
+            "Llama, which it may not be"
+        )
 
 
 def _windows_told(config: DecoderConfig, layers: int) -> Iterator[str]:

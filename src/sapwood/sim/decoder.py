@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,12 +13,36 @@ Part = Literal["embedding", "output", "linear", "experts", "router", "vector"]
 
 _FOREIGN = (
     "ssm_cfg",
+    "ssm_state_size",
     "mamba_d_state",
+    "mamba_num_heads",
+    "hybrid_override_pattern",
     "full_attention_interval",
     "intermediate_size_mlp",
     "layers_block_type",
 )
 """Of recurrent layers, and of experts in some layers only: their cost is not modelled."""
+COUNTED = frozenset(
+    {
+        "llama",
+        "mistral",
+        "mixtral",
+        "phi3",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gpt_oss",
+        "deepseek_v2",
+        "deepseek_v3",
+        "kimi_k2",
+    }
+)
+"""Kinds of which every weight is known here; any other is counted as if it were Llama."""
 _KNOWN_LAYERS = frozenset({"full_attention", "sliding_attention"})
 _BIASED = ("qwen2", "qwen2_moe")
 """Models whose queries, keys and values have a bias although their config says nothing of it."""
@@ -50,7 +74,7 @@ class Weight:
 
 
 def weights_of(config: DecoderConfig) -> Iterator[Weight]:
-    """All of them, those of pictures left out. Raises UsageError for a decoder of another kind."""
+    """All of them, those of pictures left out; gated, whatever the kind. Raises UsageError for what is not modelled."""
     _expect_decoder(config)
     hidden, vocabulary = config.number("hidden_size"), config.number("vocab_size")
     yield Weight("embed_tokens", "embedding", vocabulary, hidden)
@@ -129,12 +153,19 @@ def _experts_of_layer(config: DecoderConfig) -> int:
 
 def _has_experts(config: DecoderConfig, layer: int) -> bool:
     """In all layers, but for the first ones (DeepSeek), or for those named, or every so many (Qwen)."""
-    dense = config.text.get("mlp_only_layers") or ()
     every = config.number("decoder_sparse_step", 1)
-    first = config.text.get("first_k_dense_replace") or 0
+    first = config.number("first_k_dense_replace", 0, least=0)
+    dense = _layers_named(config, "mlp_only_layers")
     return (
         bool(_experts_of_layer(config)) and layer >= first and layer not in dense and not (layer + 1) % every
     )
+
+
+def _layers_named(config: DecoderConfig, key: str) -> Sequence[int]:
+    layers = config.text.get(key) or []
+    if not isinstance(layers, list) or any(type(layer) is not int for layer in layers):
+        raise UsageError(f"the config of {config.name} has {key} = {layers!r}; a list of layers was expected")
+    return layers
 
 
 def _mlp(config: DecoderConfig, at: str) -> Iterator[Weight]:
@@ -156,10 +187,10 @@ def _experts(config: DecoderConfig, at: str) -> Iterator[Weight]:
         yield Weight(f"{at}mlp.experts.biases", "vector", 2 * size + hidden, 1, count, chosen)
     if config.text.get("topk_method") == "noaux_tc":
         yield Weight(f"{at}mlp.gate.e_score_correction_bias", "vector", count)
-    if shared := config.text.get("n_shared_experts"):
-        yield from _gated(f"{at}mlp.shared_experts.", "linear", hidden, size * int(shared))
-    if shared := config.text.get("shared_expert_intermediate_size"):
-        yield from _gated(f"{at}mlp.shared_expert.", "linear", hidden, int(shared))
+    if shared := config.number("n_shared_experts", 0, least=0):
+        yield from _gated(f"{at}mlp.shared_experts.", "linear", hidden, size * shared)
+    if shared := config.number("shared_expert_intermediate_size", 0, least=0):
+        yield from _gated(f"{at}mlp.shared_expert.", "linear", hidden, shared)
         yield Weight(f"{at}mlp.shared_expert_gate", "router", 1, hidden)
 
 

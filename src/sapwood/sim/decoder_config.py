@@ -34,13 +34,13 @@ class DecoderConfig:
     def kind(self) -> str:
         return str(self.text.get("model_type") or self.whole.get("model_type") or "")
 
-    def number(self, key: str, otherwise: int | None = None) -> int:
+    def number(self, key: str, otherwise: int | None = None, *, least: int = 1) -> int:
         """Raises UsageError for what is none, or is missing where nothing is said `otherwise`."""
         value = self.text.get(key)
         if value is None and otherwise is not None:
             return otherwise
         most = _MOST_LAYERS if key == "num_hidden_layers" else _MOST
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < least:
             raise UsageError(f"the config of {self.name} has {key} = {value!r}; a whole number was expected")
         if value > most:
             raise UsageError(f"the config of {self.name} has {key} = {value}; at most {most:,} were expected")
@@ -65,6 +65,8 @@ def read_config(path: Path) -> DecoderConfig:
     """A file is named by its own name, and one that has the name of all by its folder. Raises UsageError."""
     try:
         values = parsed(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):

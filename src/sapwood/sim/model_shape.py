@@ -82,11 +82,17 @@ class ModelShape:
             or min(self.kv_element_bytes, self.bytes_of_weights) <= 0
             or self.active > self.parameters
             or not 0 < self.chosen_experts <= 1
+            or not self._has_window
         ):
             raise UsageError(
                 f"no model has the shape of {self.name}: {self.layers} layers, {self.heads} heads, {self.kv_heads} KV "
                 f"heads of {self.head_dim} numbers, {self.parameters:,} parameters, {self.active:,} of them active"
             )
+
+    @property
+    def _has_window(self) -> bool:
+        """Or has none, as most."""
+        return self.window is None or (1 <= self.window.layers <= self.layers and self.window.tokens >= 1)
 
     @property
     def active(self) -> int:

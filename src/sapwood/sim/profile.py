@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import os
 import zlib
 from bisect import bisect_left
@@ -33,6 +34,9 @@ _ONCE = frozenset({"embedding", "final_layernorm"})
 _PER_BLOCK = MappingProxyType({"layernorm": 2})
 """Of those measured once for several in a block."""
 _MICRO = 1e-6
+_LEAST_SIZES = 2
+"""A line goes through as many."""
+_DAMAGED = (ValueError, LookupError, TypeError, ArithmeticError)
 
 Table = NDArray[np.float64]
 
@@ -58,7 +62,7 @@ class LayerProfile:
         """
         try:
             return cls._read(prefix)
-        except (ValueError, LookupError, TypeError, csv.Error, EOFError, OSError, zlib.error) as error:
+        except (*_DAMAGED, csv.Error, EOFError, OSError, zlib.error) as error:
             raise UsageError(
                 f"the files of the layer profile {prefix} cannot be read: {error}",
                 hint="one is cut or damaged; get them again",
@@ -67,7 +71,7 @@ class LayerProfile:
     @classmethod
     def _read(cls, prefix: str | Path) -> LayerProfile:
         points = [
-            (Point(*(int(row[name]) for name in COLUMNS)), float(row["time_us"]))
+            (Point(*(_amount(int(row[name])) for name in COLUMNS)), _amount(row["time_us"]))
             for row in _rows(prefix, "attention", (*COLUMNS, "time_us"))
         ]
         dense = _tables(prefix, "dense", "tokens")
@@ -133,8 +137,19 @@ class _Curve:
 def _tables(prefix: str | Path, kind: str, size: str) -> dict[str, Table]:
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in _rows(prefix, kind, ("layer", size, "time_us")):
-        found[row["layer"]].append((float(row[size]), float(row["time_us"])))
+        found[row["layer"]].append((_amount(row[size]), _amount(row["time_us"])))
+    if few := [layer for layer, points in found.items() if len(dict(points)) < _LEAST_SIZES]:
+        raise ValueError(f"{few[0]} was measured with one number of {size} alone; two or more were expected")
+    if not found:
+        raise ValueError(f"no layer was measured by its number of {size}")
     return {layer: np.array(sorted(points)).T for layer, points in found.items()}
+
+
+def _amount(value: str | float) -> float:
+    amount = float(value)
+    if not 0 <= amount < math.inf:
+        raise ValueError(f"{value} is neither a time nor a number of tokens or sequences")
+    return amount
 
 
 def _rows(prefix: str | Path, kind: str, columns: tuple[str, ...]) -> Iterator[Mapping[str, str]]:

@@ -8,8 +8,8 @@ comes of it is what came of it then, or the difference is told.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sapwood.config import CacheConfig, SchedulerConfig
 from sapwood.errors import BooksError, UsageError
@@ -73,5 +73,16 @@ def setup_of(captured: CapturedRun) -> Setup:
 def _config(kind: type[ConfigT], told: Any) -> ConfigT:
     if not isinstance(told, dict):
         raise UsageError(f"the capture does not say with what {kind.__name__} it ran")
-    known = {field.name for field in fields(kind)}
-    return kind(**{name: value for name, value in told.items() if name in known})
+    hints = get_type_hints(kind)
+    known = {name: value for name, value in told.items() if name in hints}
+    for name, value in known.items():
+        if not _may_be(value, hints[name]):
+            raise UsageError(f"the capture ran with {name} = {value!r}, which no {kind.__name__} has")
+    return kind(**known)
+
+
+def _may_be(value: Any, hint: Any) -> bool:
+    """Whether a field of a config, which is one of some words or of some types, may have the value."""
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    return type(value) in (get_args(hint) or (hint,)) or (hint is float and type(value) is int)

@@ -6,41 +6,21 @@ scheduled at the time at which it begins, and its result applied at the time at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from sapwood.cache import PrefixCache, Tokens
 from sapwood.errors import ContextLengthError
 from sapwood.plan import StepPlan
 from sapwood.routing import Candidate
-from sapwood.sched import Bounds, Drafts, Outcome, Refused, Scheduler, Sequence
+from sapwood.sched import Bounds, Drafts, Outcome, Scheduler
 from sapwood.sim.cost import CostModel, StepShape
 from sapwood.sim.foretold import Foretold
+from sapwood.sim.live import LiveRequests
 from sapwood.sim.record import Record
 from sapwood.sim.replay import pass_through
 from sapwood.sim.setup import Setup
-from sapwood.sim.visit import Asked, Visit
-from sapwood.types import Request, SamplingParams, SeqId
-
-
-@dataclass(slots=True)
-class _Live:
-    """A request that was let in and has not ended."""
-
-    visit: Visit
-    arrival: int
-    max_len: int
-    reading: float
-    """Seconds that its prompt will take, as far as is known; 0 once it is read."""
-    samples: list[Sequence] = field(default_factory=list)
-    """That have begun, also those that have ended."""
-    ended: int = 0
-    """Samples."""
-
-    @property
-    def over(self) -> bool:
-        return self.ended == self.visit.samples
+from sapwood.sim.visit import Visit
+from sapwood.types import SeqId
 
 
 class Replica:
@@ -62,16 +42,11 @@ class Replica:
         self._cost = cost
         self._record = record
         self._coasting = coasting
-        self._tokens: dict[SeqId, Tokens] = {}
-        self._runner = Foretold(self._tokens)
-        self._live: dict[SeqId, _Live] = {}
-        """By each sample that has begun and not ended."""
-        self._turned_away: list[Refused] = []
+        self._live = LiveRequests(self.scheduler, self._bounds, cost, record)
+        self._runner = Foretold(self._live.tokens)
         self._door: list[Visit] = []
-        self._refused: list[Visit] = []
         self._plan: StepPlan | None = None
         self._ends = 0.0
-        self._let_in = self._begun = 0
 
     @property
     def stepping(self) -> bool:
@@ -80,7 +55,7 @@ class Replica:
 
     def candidate(self, now: float) -> Candidate:
         """What a router is told. The wait is for the running step and for all prompts that are not read yet."""
-        unread = sum(live.reading for live in self._live.values())
+        unread = self._live.unread
         unread += sum(self._cost.prefill_seconds(visit.prompt_tokens, 0) for visit in self._door)
         wait = max(0.0, self._ends - now) + unread
         waiting, page = self.scheduler.waiting + len(self._door), self.cache.page_size
@@ -124,16 +99,16 @@ class Replica:
     def let_in(self) -> None:
         """Who has arrived joins those that wait."""
         for visit in self._door:
-            self._admit(visit)
+            self._live.admit(visit)
         self._door.clear()
 
     def schedule(self, now: float) -> StepShape | None:
         """Begin a step; returns what it computes, None if there is nothing to compute."""
         self.cache.advance(now)
         self._plan = self.scheduler.schedule()
-        self._take_notices(now)
+        self._live.take_notices(now)
         if self._plan is None:
-            self._refuse_turned_away()
+            self._live.refuse_turned_away()
             return None
         return _shape_of(self._plan)
 
@@ -142,10 +117,10 @@ class Replica:
 
         Returns the tokens of its answers; None, and nothing is done, if it is not here.
         """
-        live = next((live for live in self._live.values() if live.visit.index == index), None)
+        live = self._live.find(index)
         if live is None:
             return None
-        self._stop(live)
+        self._live.stop(live)
         self._record.finished(index, now)
         return sum(sequence.generated for sequence in live.samples)
 
@@ -157,8 +132,7 @@ class Replica:
 
     def take_refused(self) -> list[Visit]:
         """Who was refused since the last call."""
-        refused, self._refused = self._refused, []
-        return refused
+        return self._live.take_refused()
 
     def end(self, now: float) -> list[Visit]:
         """The step that was begun ends now; returns who ends with it, in order."""
@@ -168,77 +142,8 @@ class Replica:
         outcomes = self.scheduler.apply(self._runner.run(plan), seconds)
         self._record.stepped(self.number, seconds, plan.tokens)
         over = [visit for outcome in outcomes if (visit := self._apply(outcome, now)) is not None]
-        self._refuse_turned_away()
+        self._live.refuse_turned_away()
         return over
-
-    # ---- letting in --------------------------------------------------------------------------------------
-
-    def _admit(self, visit: Visit) -> None:
-        asked = visit.asked or Asked(visit.output_tokens)
-        try:
-            max_len = self._bounds.max_len(visit.prompt_tokens, asked.tokens)
-        except ContextLengthError as error:
-            self._refuse(visit, error.message)
-            return
-        reading = self._cost.prefill_seconds(visit.prompt_tokens, 0)
-        live = _Live(visit, self._let_in, max_len, reading)
-        self._let_in += 1
-        self._begin_sample(live)
-
-    def _begin_sample(self, live: _Live) -> None:
-        """The next one, as the engine does."""
-        visit, sample = live.visit, len(live.samples)
-        asked = visit.asked or Asked(visit.output_tokens)
-        self._begun += 1
-        sequence = Sequence(
-            SeqId(self._begun),
-            _request_of(visit, asked),
-            visit.namespace,
-            visit.prompt,
-            arrival=live.arrival,
-            max_len=live.max_len,
-            sample=sample,
-            end_tokens=asked.ends,
-        )
-        live.samples.append(sequence)
-        self._tokens[sequence.id] = visit.told(sample)
-        self._live[sequence.id] = live
-        self.scheduler.add(sequence)
-
-    def _take_notices(self, now: float) -> None:
-        for notice in self.scheduler.take_notices():
-            live = self._live[notice.sequence.id]
-            if isinstance(notice, Refused):
-                self._turned_away.append(notice)
-            elif notice.sequence.sample == 0:
-                reuse = notice.sequence.reuse
-                assert reuse is not None
-                self._record.admitted(live.visit.index, reuse, now)
-                live.reading = self._cost.prefill_seconds(live.visit.prompt_tokens, reuse.reused)
-
-    def _refuse_turned_away(self) -> None:
-        """Not while a step is out: samples of the same request may be part of it."""
-        for notice in self._turned_away:
-            live = self._live.get(notice.sequence.id)
-            if live is not None:  # Else it went with another sample.
-                self._stop(live)
-                self._refuse(live.visit, notice.reason)
-        self._turned_away.clear()
-
-    def _refuse(self, visit: Visit, reason: str) -> None:
-        self._record.refused(visit.index, reason)
-        self._refused.append(visit)
-
-    def _stop(self, live: _Live) -> None:
-        for sequence in live.samples:
-            if sequence.id in self._live:
-                self.scheduler.abort(sequence.id)
-                self._forget(sequence.id)
-
-    def _forget(self, seq: SeqId) -> None:
-        del self._live[seq], self._tokens[seq]
-
-    # ---- steps -------------------------------------------------------------------------------------------
 
     def _apply(self, outcome: Outcome, now: float) -> Visit | None:
         """Whose last sample ends with this."""
@@ -247,13 +152,13 @@ class Replica:
         if outcome.prompt_done:
             live.reading = 0.0
             while len(live.samples) < live.visit.samples:
-                self._begin_sample(live)
+                self._live.begin_sample(live)
         if outcome.drawn:
             self._record.drew_first(live.visit.index, now)
         if not self._ends_with(outcome, live.visit):
             return None
         self.scheduler.finish(sequence.id)
-        self._forget(sequence.id)
+        self._live.forget(sequence.id)
         live.ended += 1
         if not live.over:
             return None
@@ -265,7 +170,7 @@ class Replica:
         sequence = outcome.sequence
         if not outcome.prompt_done and not outcome.drawn:
             return False
-        return len(sequence) == len(self._tokens[sequence.id]) and sequence.sample not in visit.cut
+        return len(sequence) == len(self._live.tokens[sequence.id]) and sequence.sample not in visit.cut
 
     def _coast(self, now: float, until: float) -> float:
         """Take steps that end before `until` and do nothing but draw; returns when the last of them ends."""
@@ -284,16 +189,8 @@ class Replica:
         return now
 
     def _told(self, seq: SeqId, count: int) -> Tokens:
-        live = self._live[seq]
-        said = len(next(each for each in live.samples if each.id == seq))
-        return self._tokens[seq][said : said + count]
-
-
-def _request_of(visit: Visit, asked: Asked) -> Request:
-    params = SamplingParams(max_tokens=None if asked.tokens is None else visit.output_tokens)
-    return Request(
-        str(visit.index), (), params, priority=asked.priority, reuse=asked.reuse, retain=asked.retain
-    )
+        said = len(next(each for each in self._live[seq].samples if each.id == seq))
+        return self._live.tokens[seq][said : said + count]
 
 
 def _shape_of(plan: StepPlan) -> StepShape:

@@ -31,7 +31,7 @@ class Run:
     Attributes:
         setup: what was simulated; its router may not survive pickling if it is a lambda.
         cost: name of the cost model.
-        admitted: when its prompt was first read; nan if it was refused.
+        admitted: when its prompt was first read; nan if it was refused, or whoever asked was gone before.
         first_token: when its first token was there; nan if it drew none.
         finished: when its last token was there, its prompt read if it draws none, or whoever asked was gone; nan if
             it was refused.
@@ -80,8 +80,8 @@ class Run:
 
     @property
     def queueing(self) -> Seconds:
-        """Of all that were admitted."""
-        return (self.admitted - self.arrival)[~self.refused]
+        """Of all that were admitted; not of who left while waiting."""
+        return (self.admitted - self.arrival)[np.isfinite(self.admitted)]
 
     @property
     def seconds(self) -> float:

@@ -22,6 +22,7 @@ class WhatIf:
     """Attributes:
     change: in words.
     meets: whether the goals are still met.
+    held: whether the hardware has the memory.
     """
 
     change: str
