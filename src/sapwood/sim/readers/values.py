@@ -25,10 +25,11 @@ def parsed(text: str) -> Any:
 
 
 def _is_deeper(value: Any, most: int) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(most):
+    level: list[Any] = [[value]]
+    depth = 0
+    while level and depth <= most:
         within = (each for one in level for each in (one.values() if isinstance(one, dict) else one))
-        level = [each for each in within if isinstance(each, dict | list)]
+        level, depth = [each for each in within if isinstance(each, dict | list)], depth + 1
     return bool(level)
 
 
