@@ -12,6 +12,7 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.reading import read_trace
+from sim.files import text_file
 
 CALL = {"t": 0, "model": "m", "in": 64, "out": 1, "hash_ids": [1]}
 MESSAGE = {"role": "user", "content": [{"text": "x"}], "tool_calls": [1]}
@@ -72,6 +73,46 @@ KINDS: tuple[Sequence[Any], ...] = (
         {"t": 2, "prompt": "x" * 70, "response": {**ANSWER, "usage": {"prompt_tokens": 12}}},
     ],
 )
+COUNTED = '{"ts": 5, "prompt_tokens": 600, "completion_tokens": 80}\n'
+TEXTS = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50,396,109\n",
+    "time,timestamp,input,input_tokens,cache_read_input_tokens,output_tokens,Status,metadata\n"
+    '2,1795946401,"Hi, you\nthere",600,50,80,ok,{}\n3,1795946404,x,5,,6,200,"{""session_id"": 1}"\n',
+    "INFO 11-29 10:00:00 [logger.py:42] Received request a1: prompt: 'it\\'s', params: SamplingParams(n=1,"
+    " stop=['x'], max_tokens=16), prompt_token_ids: [1, 15, 99], lora_request: None.\n"
+    "INFO 11-29 10:00:02 [logger.py:60] Generated response a1 (streaming delta): output: ' Yo',"
+    " output_token_ids: [7, 8], finish_reason: stop\n"
+    "DEBUG 01-01 00:00:01 [logger.py:49] Request a3 details: prompt: 'Hi', prompt_token_ids: None.\n",
+    "[2026-11-29 10:00:00] Receive: obj=GenerateReqInput(text='say', input_ids=[1, 15, 99], rid='r1',"
+    " sampling_params={'max_new_tokens': 9})\n"
+    "[2026-11-29 10:00:00.5 TP0] Receive: obj=GenerateReqInput(text='so \\'', rid='r2', input_ids=None)\n"
+    "[2026-11-29 10:00:01] Finish: obj=GenerateReqInput(rid='r1'), out={'text': ' sky', 'output_ids': [4, 5],"
+    " 'meta_info': {'id': 'r1', 'prompt_tokens': 3, 'completion_tokens': 2}}\n",
+    f"# made on Sunday\n{COUNTED}INFO ready\n{COUNTED}",
+    f'INFO "ready", 3\n{{"ts": 4, "input": 600, "output": 5}}\n{COUNTED}',
+)
+"""Tables, lines for people, and JSON among them."""
+SCRAPS = (
+    ",",
+    '"',
+    "'",
+    "\n",
+    "\r",
+    "\0",
+    "\\",
+    "[",
+    "]",
+    "{",
+    "(",
+    ")",
+    ": ",
+    "-1",
+    "nan",
+    "9" * 20,
+    "[" * 300,
+    "é",
+    "\u2028",
+)
 JUNK: tuple[Any, ...] = (
     None,
     True,
@@ -114,3 +155,31 @@ def test_damage_is_told_or_does_no_harm(kind: int, tmp_path: Path) -> None:
         except UsageError:
             continue
     assert 0 < read < 150
+
+
+def torn(text: str, dice: random.Random) -> str:
+    """Pieces of it are missing, doubled or other."""
+    for _ in range(dice.randrange(4)):
+        start = dice.randrange(len(text) + 1)
+        end = min(len(text), start + dice.choice((0, 1, 1, 5, 40)))
+        text = text[:start] + dice.choice(("", "", text[start:end] * 2, *SCRAPS)) + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("kind", range(len(TEXTS)))
+def test_lines_for_people_and_tables_that_are_torn_are_told_or_do_no_harm(kind: int, tmp_path: Path) -> None:
+    path, read, told = tmp_path / "trace", 0, 0
+    for seed in range(300):
+        path.write_bytes(torn(TEXTS[kind], random.Random(seed)).encode())
+        try:
+            read += len(read_trace(path)) > 0
+        except UsageError:
+            told += 1
+    assert read + told == 300
+    assert read > 0 < told
+
+
+def test_the_largest_token_id_beside_a_text_is_told(tmp_path: Path) -> None:
+    path = text_file(tmp_path / "a.jsonl", '{"token_ids": [2147483647]}\n{"prompt": "Hi"}\n')
+    with pytest.raises(UsageError, match="there is the token id 2147483647"):
+        read_trace(path)

@@ -9,7 +9,7 @@ import numpy as np
 from sapwood.cache import Namespace
 from sapwood.errors import RequestError, UsageError
 from sapwood.sim.readers.capture import CapturedRequest, CapturedRun
-from sapwood.sim.readers.captured_deeds import CapturedScope, token_ids
+from sapwood.sim.readers.captured_deeds import CapturedScope
 from sapwood.sim.readers.source import Row
 from sapwood.sim.trace import Trace, TraceRequest
 from sapwood.sim.visit import Asked, Visit
@@ -54,7 +54,7 @@ class CapturedVisits:
 def _end_tokens(captured: CapturedRun) -> tuple[int, ...]:
     """The model's; of old captures, which do not say them, those with which an answer ended."""
     if "eos" in captured.header.fields:
-        return tuple(token_ids(captured.header, "eos", captured.header.array("eos")).tolist())
+        return tuple(captured.header.ids("eos", captured.header.array("eos")).tolist())
     ends = {
         int(output[-1])
         for request in captured.requests

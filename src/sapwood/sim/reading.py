@@ -12,7 +12,7 @@ from typing import Any
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.arrivals import are_arrivals, is_table, read_arrivals
-from sapwood.sim.readers.capture import capture_trace
+from sapwood.sim.readers.captured_trace import capture_trace
 from sapwood.sim.readers.engine_logs import read_sglang, read_vllm
 from sapwood.sim.readers.lmcache import read_lmcache
 from sapwood.sim.readers.mooncake import read_mooncake

@@ -70,6 +70,7 @@ def test_a_table_of_a_gateway_is_read_by_the_names_of_its_columns(table: str, tm
     [
         {"ts": 1795946401, "prompt_tokens": 600, "completion_tokens": 80},
         {"created_at": "2026-11-29T09:00:01Z", "native_tokens_prompt": 600, "native_tokens_completion": 80},
+        {"timestamp": 1795946401, "input": 600, "output": 80},
         {
             "start_time": "2026-11-29T09:00:01.5Z",
             "attributes": {"gen_ai.usage.input_tokens": 600, "gen_ai.usage.output_tokens": 80},
@@ -99,3 +100,57 @@ def test_no_line_of_the_kind_is_told(tmp_path: Path) -> None:
     failed = {"ts": 1, "prompt_tokens": 6, "completion_tokens": 8, "status": "failure"}
     with pytest.raises(UsageError, match="no request that can be replayed"):
         read_trace(text_file(tmp_path / "x.jsonl", json.dumps(failed)))
+
+
+@pytest.mark.parametrize("first", ["# made on Sunday", "INFO server, ready", "\rnot a\rline", '"'])
+def test_lines_that_are_no_json_are_left_out_and_counted(first: str, tmp_path: Path) -> None:
+    row = json.dumps({"ts": 5, "prompt_tokens": 600, "completion_tokens": 80})
+    trace = read_trace(text_file(tmp_path / "x.jsonl", f"{first}\n{row}\n7\n{row}\n"))
+    assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([600, 600], [80, 80])
+    assert "2 lines without a time and both counts are left out" in trace.notes
+
+
+def test_a_line_of_json_that_is_damaged_is_told_after_one_that_is_none(tmp_path: Path) -> None:
+    row = json.dumps({"ts": 5, "prompt_tokens": 600, "completion_tokens": 80})
+    with pytest.raises(UsageError, match=r"^x\.jsonl, line 3 is no JSON"):
+        read_trace(text_file(tmp_path / "x.jsonl", f"# log\n{row}\n{row[:-9]}\n"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 5000,
+            "cache_creation_input_tokens": 7,
+            "output_tokens": 5,
+        },
+        {"inputTokens": 10, "cacheReadInputTokens": 5000, "cacheWriteInputTokens": 7, "outputTokens": 5},
+        {"promptTokenCount": 5017, "candidatesTokenCount": 2, "thoughtsTokenCount": 3},
+    ],
+)
+def test_a_table_counts_as_lines_of_json_do(fields: Mapping[str, int], tmp_path: Path) -> None:
+    """What is counted beside a count is added to it."""
+    row = {"timestamp": 3, **fields}
+    table = ",".join(row) + "\n" + ",".join(map(str, row.values()))
+    for path in (jsonl(tmp_path / "a.jsonl", [row]), text_file(tmp_path / "a.csv", table)):
+        trace = read_trace(path)
+        assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([5017], [5])
+
+
+def test_a_table_has_its_times_where_lines_of_json_have_them(tmp_path: Path) -> None:
+    """`time` is how long a request took, where there is a timestamp."""
+    header = "time,timestamp,prompt_tokens,completion_tokens"
+    rows: list[Mapping[str, Any]] = [
+        dict(zip(header.split(","), row, strict=True)) for row in ((9, 100, 6, 8), (1, 103, 6, 8))
+    ]
+    table = header + "".join("\n" + ",".join(map(str, row.values())) for row in rows)
+    for path in (jsonl(tmp_path / "a.jsonl", rows), text_file(tmp_path / "a.csv", table)):
+        assert read_trace(path).arrivals.tolist() == [0.0, 3.0]
+
+
+def test_a_table_leaves_out_what_failed_however_its_column_is_headed(tmp_path: Path) -> None:
+    table = "Timestamp,Request tokens,Response tokens,Status\n5,600,80,200\n6,600,80,500\n"
+    trace = read_trace(text_file(tmp_path / "a.csv", table))
+    assert len(trace) == 1
+    assert "1 requests that failed are left out" in trace.notes

@@ -90,3 +90,24 @@ def test_nothing_is_no_trace() -> None:
     with pytest.raises(UsageError) as caught:
         trace_of(builder, [])
     assert caught.value.hint == "3 lines without a prompt are left out"
+
+
+def test_the_text_of_an_answer_is_as_long_as_was_counted_whatever_its_prompt_is() -> None:
+    reply, counted = b"r" * 200, Usage(None, 10)
+    assert read([Call(0.0, ids(1, 2, 3), reply, counted)]).output_tokens.tolist() == [10]
+    assert read([Call(0.0, b"p" * 40, reply, counted)]).output_tokens.tolist() == [10]
+
+
+def test_of_tokens_more_may_be_counted_than_shown_whatever_the_prompt_is() -> None:
+    reply, counted = ids(7, 8), Usage(None, 90)
+    assert read([Call(0.0, ids(1, 2, 3), reply, counted)]).output_tokens.tolist() == [90]
+    assert read([Call(0.0, b"p" * 40, reply, counted)]).output_tokens.tolist() == [90]
+    assert read([Call(0.0, b"p" * 40, reply, Usage(None, 1))]).output_tokens.tolist() == [2]
+
+
+def test_where_only_answers_are_texts_that_they_are_guessed_is_told() -> None:
+    trace = read([Call(0.0, ids(1), b"r" * 40), Call(1.0, ids(2), b"r" * 40, Usage(None, 7))])
+    assert trace.output_tokens.tolist() == [10, 7]
+    assert trace.assumed[0].startswith(
+        "1 answers that nobody counted are as long as their texts, 4 bytes a token, a guess"
+    )

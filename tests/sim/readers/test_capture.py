@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sapwood.errors import UsageError
-from sapwood.sim.readers.capture import StepTimes, capture_trace, is_capture, read_capture
+from sapwood.sim.readers.capture import StepTimes, is_capture, read_capture
 from sapwood.sim.readers.captured_deeds import (
     CapturedScope,
     Flush,
@@ -21,32 +21,7 @@ from sapwood.sim.readers.captured_deeds import (
     Publish,
     Unpin,
 )
-from sapwood.sim.readers.source import Source
-from sim.files import jsonl
-
-HEADER = {"capture": "sapwood", "version": 1, "began_at": 1000.5, "model": "toy"}
-
-
-def served(name: str, order: int, **others: Any) -> Mapping[str, Any]:
-    fields = {
-        "request": name,
-        "order": order,
-        "arrival": float(order),
-        "step": order,
-        "started_step": order,
-        "ended_step": order + 3,
-        "tenant": "",
-        "adapter": "",
-        "salt": "",
-        "prompt": [5, 6, 7],
-        "outputs": [[8, 9]],
-        "reused": 2,
-    }
-    return {**fields, **others}
-
-
-def source(tmp_path: Path, *rows: Mapping[str, Any]) -> Source:
-    return Source(jsonl(tmp_path / "mine.jsonl", rows))
+from sim.captured import HEADER, served, source
 
 
 def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
@@ -61,7 +36,7 @@ def test_a_run_is_in_the_order_in_which_it_was_admitted(tmp_path: Path) -> None:
     (run,) = read_capture(source(tmp_path, *rows))
     assert [request.id for request in run.requests] == ["soon", "late"]
     assert run.steps == [StepTimes(0.0, 0.4), StepTimes(0.5, None), StepTimes(0.9, 1.5)]
-    assert run.deeds == [Flush(Place(2), 0.7)]
+    assert run.deeds == [Flush(Place(2))]
     assert (run.requests[1].prompt.tolist(), run.requests[1].outputs[0].tolist()) == ([5, 6, 7], [8, 9])
     assert (run.requests[0].started_step, run.requests[1].reused) == (None, 2)
     assert run.gaps == []
@@ -94,13 +69,6 @@ def test_what_was_done_between_two_steps_is_in_the_order_in_which_it_was_done(tm
     assert pin.prompt.tolist() == [1, 2]
     assert (first, second, unpin) == (Left(Place(3, 1), 0), Left(Place(4, None), 1), Unpin(Place(4, 2), "c0"))
     assert run.gaps == []
-    notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
-    for said in (
-        "2 requests aborted",
-        "1 prompts were to be pinned",
-        "1 times tenants were given quotas",
-    ):
-        assert any(note.startswith(said) for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -116,32 +84,6 @@ def test_what_was_done_between_two_steps_is_in_the_order_in_which_it_was_done(tm
 def test_what_cannot_be_done_again_is_told(row: Mapping[str, Any], gap: str, tmp_path: Path) -> None:
     (run,) = read_capture(source(tmp_path, HEADER, served("a", 0), row))
     assert [gap in each for each in run.gaps] == [True]
-    assert any(gap in note for note in capture_trace(source(tmp_path, HEADER, served("a", 0), row)).notes)
-
-
-def test_a_trace_has_the_tokens_of_prompt_and_answer(tmp_path: Path) -> None:
-    trace = capture_trace(
-        source(
-            tmp_path,
-            HEADER,
-            served("a", 0),
-            served("b", 1, tenant="3fa2", outputs=[[1], [2]]),
-            served("c", 2, started_step=None),
-        )
-    )
-    assert (trace.unit_tokens, trace.arrivals.tolist()) == (1, [0.0, 1.0])
-    assert trace[0].names.tolist() == [5, 6, 7, 8, 9]
-    assert (trace[0].prompt_tokens, trace[0].output_tokens, trace[0].known_tokens) == (3, 2, 5)
-    assert [trace.scope_names[scope] for scope in trace.scopes] == ["", "3fa2//"]
-    assert any("1 request that never began left out" in note for note in trace.notes)
-    assert any("of 1 request with several samples" in note for note in trace.notes)
-
-
-def test_several_runs_follow_one_another_by_the_calendar(tmp_path: Path) -> None:
-    later = {**HEADER, "began_at": 1060.5}
-    trace = capture_trace(source(tmp_path, HEADER, served("a", 0), later, served("a", 0)))
-    assert trace.arrivals.tolist() == [0.0, 60.0]
-    assert any("2 runs" in note for note in trace.notes)
 
 
 def test_a_line_that_was_cut_as_the_server_died_is_left_out(tmp_path: Path) -> None:
@@ -164,7 +106,6 @@ def test_a_line_that_was_cut_before_the_writer_began_again_is_left_out(
     runs = read_capture(rows)
     assert [request.id for run in runs for request in run.requests] == ["a", "c"]
     assert any("was cut" in gap for gap in runs[0].gaps)
-    assert any("was cut" in note for note in capture_trace(rows).notes)
 
 
 def test_a_line_that_was_cut_elsewhere_is_told(tmp_path: Path) -> None:
@@ -178,13 +119,6 @@ def test_tokens_are_kept_once(tmp_path: Path) -> None:
     (run,) = read_capture(source(tmp_path, HEADER, served("a", 0)))
     assert {"prompt", "outputs"}.isdisjoint(run.requests[0].row.fields)
     assert run.requests[0].row.fields["reused"] == 2
-
-
-def test_what_a_trace_cannot_say_of_requests_is_counted(tmp_path: Path) -> None:
-    rows = [served("a", 0, reuse=False), served("b", 1, priority=3, reuse=False), served("c", 2, reuse=True)]
-    notes = capture_trace(source(tmp_path, HEADER, *rows)).notes
-    assert any(note.startswith("2 requests told to reuse nothing") for note in notes)
-    assert any(note.startswith("1 request with a priority") for note in notes)
 
 
 def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
@@ -212,6 +146,7 @@ def test_a_capture_is_known_by_what_is_in_it(tmp_path: Path) -> None:
         ([HEADER, served("a", 0, outputs=[None, 3])], "line 2: 'outputs' is [null, 3]; token ids"),
         ([HEADER, served("a", 0, arrival=1e300)], "line 2: 'arrival' is 1e+300; a number"),
         ([HEADER, served("a", 0, step=None)], "line 2: 'step' is null"),
+        ([HEADER, {"flush": "x", "step": 0}], "'flush' is \"x\"; a number"),
         ([HEADER, {"pin": "a", "held": 1}], "'held' is 1; true or false"),
         ([HEADER, {"pin": "a", "held": True, "prompt": ["x"]}], "'prompt' is [\"x\"]; token ids"),
         ([HEADER, {"public": [1, "x"], "step": 0}], "'public' is [1, \"x\"]; token ids"),
@@ -225,9 +160,3 @@ def test_a_line_that_is_none_is_told(rows: list[Mapping[str, Any]], said: str, t
     with pytest.raises(UsageError) as caught:
         read_capture(source(tmp_path, *rows, HEADER))
     assert said in str(caught.value)
-
-
-def test_a_request_with_an_empty_prompt_is_left_out(tmp_path: Path) -> None:
-    trace = capture_trace(source(tmp_path, HEADER, served("a", 0, prompt=[]), served("b", 1)))
-    assert trace.prompt_tokens.tolist() == [3]
-    assert "1 request with an empty prompt left out" in trace.notes

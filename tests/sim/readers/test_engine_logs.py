@@ -161,3 +161,27 @@ def test_a_date_that_is_none_is_told_by_its_line(tmp_path: Path) -> None:
     asked = "[2026-99-29 10:00:00] Receive: obj=GenerateReqInput(text='a', input_ids=[1], rid='r1', x)"
     with pytest.raises(UsageError, match=r"^server\.log, line 2: bad month number 99"):
         read(tmp_path, asked)
+
+
+def test_answers_without_ids_are_as_long_as_was_counted_or_told_as_guesses(tmp_path: Path) -> None:
+    said = "x" * 80
+    done = (
+        f"[2026-11-29 10:00:01] Finish: obj=GenerateReqInput(rid='r1'), out={{'text': '{said}',"
+        " 'meta_info': {'completion_tokens': 3}}"
+    )
+    assert read(tmp_path, SGLANG[0], done, tokenize=None).output_tokens.tolist() == [3]
+    asked = OLD.format(prompt="Hi", ids="[1]").replace("chatcmpl-a1", "a1")
+    answer = (
+        f"INFO 11-29 10:00:02 [logger.py:60] Generated response a1: output: '{said}', output_token_ids: [], …"
+    )
+    trace = read(tmp_path, asked, answer, tokenize=None)
+    assert trace.output_tokens.tolist() == [20]
+    assert trace.assumed[0].startswith(
+        "1 answers that nobody counted are as long as their texts, 4 bytes a token, a guess"
+    )
+
+
+def test_ids_in_json_that_no_model_has_are_told_by_their_line(tmp_path: Path) -> None:
+    event = {"event": "request.received", "rid": "r", "obj": {"input_ids": [1, 2**40]}}
+    with pytest.raises(UsageError, match=r"^server\.log, line 2: there are token ids that no model has"):
+        read(tmp_path, json.dumps(event))

@@ -11,10 +11,11 @@ import pytest
 
 from sapwood.errors import UsageError
 from sapwood.sim.rates import found_unbounded
+from sapwood.sim.readers.requests import find_body
 from sapwood.sim.readers.tokenize import text_bytes
 from sapwood.sim.reading import read_trace
 from sapwood.sim.trace import Trace
-from sim.files import jsonl
+from sim.files import jsonl, text_file
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Hi"}
@@ -233,3 +234,38 @@ def test_a_spend_log_without_prompts_is_one_of_arrivals(tmp_path: Path) -> None:
     assert trace.arrivals.tolist() == [0.0, 2.0]
     assert (trace.prompt_tokens.tolist(), trace.output_tokens.tolist()) == ([10, 10], [4, 4])
     assert any("1 requests that failed" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("value", [600, 600.5, True, {"tokens": 600}, "", [], None])
+def test_what_is_neither_a_text_nor_messages_is_no_prompt(value: Any) -> None:
+    for name in ("messages", "prompt", "input"):
+        assert find_body({name: value}) is None
+
+
+def test_the_prompt_is_what_is_there_whatever_else_has_such_a_name(tmp_path: Path) -> None:
+    hi = "user\nHi\nassistant\n"
+    rows: list[Mapping[str, Any]] = [
+        {"messages": 3, "input": "Hi"},
+        {"messages": {}, "input": [HI]},
+        {"prompt": "", "messages": [HI]},
+        {"prompt": 7, "messages": [HI]},
+        {"prompt": [HI]},
+    ]
+    assert prompts(read(tmp_path, *rows)) == [hi] * 5
+
+
+@pytest.mark.parametrize("name", ["Status", "STATUS", "Status Code"])
+def test_what_failed_is_known_however_the_field_is_written(name: str, tmp_path: Path) -> None:
+    trace = read(tmp_path, {"messages": [HI]}, {"messages": [HI], name: "500"})
+    assert len(trace) == 1
+    assert "1 requests that failed are left out" in trace.notes
+
+
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")])
+def test_a_message_that_is_nested_too_deep_is_told_by_its_line(pair: tuple[str, str], tmp_path: Path) -> None:
+    def line(deep: int) -> str:
+        return '{"messages": [{"content": ' + pair[0] * deep + "1" + pair[1] * deep + "}]}\n"
+
+    assert len(read_trace(text_file(tmp_path / "a.jsonl", line(1) + line(90)))) == 2
+    with pytest.raises(UsageError, match=r"^b\.jsonl, line 2 is no JSON: it is nested too deep"):
+        read_trace(text_file(tmp_path / "b.jsonl", line(1) + line(900)))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from sapwood.errors import UsageError
 from sapwood.sim.readers.call import Call
 from sapwood.sim.readers.scale import BYTES_PER_TOKEN, Scale, Stretches
 from sapwood.sim.readers.usage import Usage
@@ -90,3 +91,19 @@ def test_where_nobody_counted_a_guess_is_told_as_one() -> None:
 def test_tokens_are_not_scaled() -> None:
     scale = Scale.of([Call(0.0, np.array([1, 2], np.int32), usage=Usage(9))])
     assert (scale, scale.notes()) == (Scale(), ())
+
+
+def test_answers_that_nobody_counted_are_told_beside_prompts_that_somebody_did() -> None:
+    told = [Call(0.0, b"p" * 50, b"a" * 20, Usage(10)), Call(0.0, b"p" * 50, b"a" * 20, Usage(10, 3))]
+    notes = Scale.of(told).notes()
+    assert notes[0].startswith(
+        "token counts are those of the log's usage, 5 bytes a token over all 2 prompts"
+    )
+    assert notes[1:] == ("1 answers that nobody counted are as long as their texts, 5 bytes a token",)
+    assert len(Scale.of(told[1:]).notes()) == 1
+
+
+def test_where_no_number_is_left_for_texts_that_is_told() -> None:
+    assert Stretches(Scale(2.0), first=2**31 - 2).names(b"abcd").tolist() == [2**31 - 2, 2**31 - 1]
+    with pytest.raises(UsageError, match="there is the token id 2147483647: too few numbers are left"):
+        Stretches(Scale(2.0), first=2**31).names(b"ab")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sapwood.errors import UsageError
+from sapwood.sim.readers.arrivals import CONTENTS
 from sapwood.sim.readers.servegen import gaps, read_servegen
 from sapwood.sim.readers.source import Source
 from sapwood.sim.reading import read_trace
@@ -71,6 +75,7 @@ def test_it_is_known_by_its_rows_packed_or_not(tmp_path: Path) -> None:
         ("0,1,1,Gamma,0.5\n", DATASET, "line 1 is"),
         ("0,1,1,Poisson,0.5,1\n", DATASET, "line 1 is"),
         ("0,1,1,Gamma,0,1\n", DATASET, "line 1 is"),
+        ("0,1,1,Gamma\r,1,1\n", DATASET, "line 1 is"),
         ("0,0,0,,0,0\n", DATASET, "no 600 seconds"),
         (TRACE, {}, "no histograms"),
         (TRACE, {"0": {"input_tokens": "{}", "output_tokens": "{}"}}, "no histograms"),
@@ -85,3 +90,16 @@ def test_what_is_wrong_is_told(trace: str, dataset: object, said: str, tmp_path:
 def test_lengths_must_lie_beside_the_trace(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hint: put ServeGen's"):
         read_servegen(Source(text_file(tmp_path / "small-trace.csv", TRACE)))
+
+
+def test_what_no_reuse_can_be_read_from_is_assumed(tmp_path: Path) -> None:
+    trace = read(tmp_path, seconds=60.0)
+    assert trace.assumed == (CONTENTS,)
+    assert not any("contents" in note for note in trace.notes)
+
+
+def test_a_pipe_has_no_lengths_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(TRACE.encode())))
+    with pytest.raises(UsageError, match=r"^stdin has the rates alone") as caught:
+        read_trace(Path("-"))
+    assert caught.value.hint == "give the -trace.csv by its name, with its -dataset.json beside it"

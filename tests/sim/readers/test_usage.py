@@ -33,6 +33,15 @@ OTLP = [
             }
         },
         {"prompt_tokens": 600, "cache_read_input_tokens": 500, "completion_tokens": 80},
+        {
+            "usage": {
+                "inputTokens": 50,
+                "cacheReadInputTokens": 500,
+                "cacheWriteInputTokens": 50,
+                "outputTokens": 80,
+            }
+        },
+        {"usage_metadata": {"promptTokenCount": 600, "candidatesTokenCount": 30, "thoughtsTokenCount": 50}},
         {"attributes": {"gen_ai.usage.input_tokens": 600, "gen_ai.usage.output_tokens": 80}},
         {"attributes": OTLP},
         {

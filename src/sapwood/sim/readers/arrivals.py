@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from sapwood.errors import UsageError
 from sapwood.sim.readers.builder import TraceBuilder
-from sapwood.sim.readers.fields import answer_of, has_failed, session_of, time_of
+from sapwood.sim.readers.fields import answer_of, has_failed, session_of, time_of, times_among
 from sapwood.sim.readers.source import Source
 from sapwood.sim.readers.timestamps import seconds_of
 from sapwood.sim.readers.usage import Usage, count_of, counted, usage_of
 from sapwood.sim.trace import Trace, TraceRequest
-
-_Number = TypeVar("_Number", int, float)
 
 _LONGEST_HEADER = 10_000
 UNIT = 64
@@ -34,10 +32,10 @@ CONTENTS = (
 class _Arrival:
     """None is what a line does not tell."""
 
-    at: float | None
-    usage: Usage
-    session: str | None
-    failed: bool
+    at: float | None = None
+    usage: Usage = field(default_factory=Usage)
+    session: str | None = None
+    failed: bool = False
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> _Arrival:
@@ -98,20 +96,26 @@ def is_table(header: str) -> bool:
     """Whether a first line names a time and both counts."""
     if header.startswith("{") or len(header) > _LONGEST_HEADER:
         return False
-    return are_arrivals(dict.fromkeys(next(csv.reader([header]), []), "1"))
+    try:
+        names = next(csv.reader([header]))
+    except csv.Error:
+        return False
+    return are_arrivals(dict.fromkeys(names, "1"))
 
 
 def _all(source: Source) -> Iterator[_Arrival]:
     first = next(source.lines(), None)
-    if first is not None and not first.text.startswith("{"):
-        return _table(source)
-    return _lines(source)
+    return _table(source) if first is not None and is_table(first.text) else _lines(source)
 
 
 def _lines(source: Source) -> Iterator[_Arrival]:
-    for row in source.rows():
-        with row.at_fault():
-            arrival = _Arrival.of(row.fields)
+    """What else a program writes, among lines of JSON, tells nothing."""
+    for line in source.lines():
+        if not line.text.startswith("{"):
+            yield _Arrival()
+            continue
+        with source.at_fault(line):
+            arrival = _Arrival.of(source.row(line).fields)
         yield arrival
 
 
@@ -127,19 +131,16 @@ class _Numbered:
             self.number = line.number
             yield line.text
 
-    def read(
-        self, fields: Mapping[str, str], name: str, reading: Callable[[str], _Number | None], expected: str
-    ) -> _Number | None:
-        """None where nothing stands. Raises UsageError for what cannot be read."""
-        if name not in fields:
-            return None
+    def check(
+        self, fields: Mapping[str, str], name: str, reading: Callable[[str], float | None], expected: str
+    ) -> None:
+        """Raises UsageError for what cannot be read."""
         try:
             found = reading(fields[name])
         except ValueError:
             found = None
         if found is None:
             raise self.fault(f"has {fields[name][:40]!r} as {name}; {expected} was expected")
-        return found
 
     def fault(self, what: str) -> UsageError:
         return UsageError(
@@ -149,26 +150,30 @@ class _Numbered:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Of a table, which of its columns tell what. A time or a count may be missing, but not be anything else."""
+    """Of a table, which of its columns tell what. A time or a count may be missing, but not be anything else.
+
+    Attributes:
+        times: the one to be believed first; the next is for lines that have none there.
+        counts: those in front of all others of their kind.
+    """
 
     names: Sequence[str]
     times: Sequence[str]
-    prompt: str
-    output: str
+    counts: Sequence[str]
 
     @classmethod
     def of(cls, names: Sequence[str]) -> _Columns:
-        return cls(names, [name for name in names if time_of({name: "1"}) is not None], *counted(names))
+        return cls(names, times_among(names), counted(names))
 
     def arrival(self, values: Sequence[str], lines: _Numbered) -> _Arrival:
         if len(values) != len(self.names):
             raise lines.fault(f"has {len(values)} values; {len(self.names)} were expected")
         fields = {name: value for name, value in zip(self.names, values, strict=True) if value.strip()}
-        times = [lines.read(fields, name, seconds_of, "a time") for name in self.times if name in fields]
-        counts = (
-            lines.read(fields, name, count_of, "a count of tokens") for name in (self.prompt, self.output)
-        )
-        return _Arrival(next(iter(times), None), Usage(*counts), session_of(fields, {}), has_failed(fields))
+        for name in [name for name in self.times if name in fields][:1]:
+            lines.check(fields, name, seconds_of, "a time")
+        for name in [name for name in self.counts if name in fields]:
+            lines.check(fields, name, count_of, "a count of tokens")
+        return _Arrival.of(fields)
 
 
 def _table(source: Source) -> Iterator[_Arrival]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sapwood.sim.readers.answers import Answers
 from sapwood.sim.readers.builder import TraceBuilder
-from sapwood.sim.readers.call import NOTHING, Call
+from sapwood.sim.readers.call import Call
 from sapwood.sim.readers.scale import Scale, Stretches
 from sapwood.sim.readers.sessions import continued
 from sapwood.sim.trace import Names, Trace, TraceRequest
@@ -62,22 +62,26 @@ def _cuts(calls: Sequence[Call], scale: Scale) -> list[_Cut]:
 
 def _cut(call: Call, stretches: Stretches) -> _Cut:
     """The token that a prompt ends in and its reply begins in is the prompt's."""
-    prompt, reply, told = call.prompt, call.reply, call.usage.output_tokens
+    prompt, reply, scale = call.prompt, call.reply, stretches.scale
     if not isinstance(prompt, bytes):
-        named = NOTHING if isinstance(reply, bytes) else reply
-        return _Cut(len(prompt), np.concatenate((prompt, named)), _length(call, stretches.scale))
-    tokens = stretches.scale.count(len(prompt))
+        if isinstance(reply, bytes):
+            return _Cut(len(prompt), prompt, _length(call, scale.count(len(reply))))
+        return _Cut(len(prompt), np.concatenate((prompt, reply)), _length(call))
+    tokens = scale.count(len(prompt))
     if not isinstance(reply, bytes) or not reply:
-        return _Cut(tokens, stretches.names(prompt), len(reply) or told)
+        return _Cut(tokens, stretches.names(prompt), _length(call))
     names = stretches.names(prompt + reply)
-    return _Cut(tokens, names, max(len(names) - tokens, 1) if told is None else told)
+    return _Cut(tokens, names, _length(call, max(len(names) - tokens, 1)))
 
 
-def _length(call: Call, scale: Scale) -> int | None:
-    """Of the answer to a prompt of tokens; one that is counted may be longer than what is shown of it."""
+def _length(call: Call, guess: int = 0) -> int | None:
+    """Of an answer. One that is counted may be longer than the tokens that are shown of it; a text is as long as was
+    counted, or else as the `guess`.
+    """
     reply, told = call.reply, call.usage.output_tokens
-    shown = scale.count(len(reply)) if isinstance(reply, bytes) else len(reply)
-    return max(shown, told or 0) if shown else told
+    if isinstance(reply, bytes):
+        return told if told is not None else guess or None
+    return max(len(reply), told or 0) if len(reply) else told
 
 
 def _sessions(builder: TraceBuilder, calls: Sequence[Call], rows: Sequence[TraceRequest]) -> list[int]:

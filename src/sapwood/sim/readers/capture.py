@@ -1,7 +1,7 @@
 """Our own captures: `sapwood serve --capture FILE`. `sapwood.engine.capture` says what is in a line.
 
-A file may hold several runs of the server, one after another; `read_capture` gives the runs, `capture_trace` all their
-requests as one trace.
+A file may hold several runs of the server, one after another; `read_capture` gives the runs, and `capture_trace` in
+`captured_trace.py` all their requests as one trace.
 """
 
 from __future__ import annotations
@@ -11,26 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from sapwood.errors import UsageError
-from sapwood.sim.readers.builder import TraceBuilder
-from sapwood.sim.readers.captured_deeds import (
-    CapturedScope,
-    Deed,
-    Flush,
-    Left,
-    Limit,
-    PinTried,
-    Place,
-    Publish,
-    deed_of,
-    scope_of,
-    token_ids,
-)
-from sapwood.sim.readers.sessions import continued
+from sapwood.sim.readers.captured_deeds import CapturedScope, Deed, Left, Place, deed_of
 from sapwood.sim.readers.source import Row, Source
-from sapwood.sim.trace import Names, Trace, TraceRequest
+from sapwood.sim.trace import Names
 
 VERSION = 1
 
@@ -64,7 +48,7 @@ class CapturedRequest:
 
     @property
     def scope(self) -> CapturedScope:
-        return scope_of(self.row)
+        return CapturedScope.of(self.row)
 
     @property
     def finish(self) -> Sequence[Any]:
@@ -157,67 +141,6 @@ def header_of(source: Source) -> Row | None:
     return None
 
 
-def capture_trace(source: Source) -> Trace:
-    """All requests of all runs, at the times at which they came. Raises UsageError."""
-    builder, runs = TraceBuilder(source.name, 1), read_capture(source)
-    first = runs[0].header.real("began_at")
-    rows: list[TraceRequest] = []
-    for run in runs:
-        begin = run.header.real("began_at") - first
-        for request in run.requests:
-            if request.started_step is not None and len(request.prompt):
-                rows.append(_trace_request(builder, request, max(0.0, begin + request.arrival)))
-    for row, session in zip(rows, continued(rows, 1), strict=True):
-        names, scope = row.names, row.scope
-        builder.add_tokens(
-            row.arrival, names[: row.prompt_tokens], names[row.prompt_tokens :], 0, session, scope
-        )
-    builder.notes += _notes(runs)
-    return builder.build()
-
-
-def _trace_request(builder: TraceBuilder, request: CapturedRequest, arrival: float) -> TraceRequest:
-    reply = request.outputs[0] if request.outputs else np.empty(0, np.int32)
-    names = np.concatenate((request.prompt, reply))
-    scope = builder.scope(request.scope.name)
-    return TraceRequest(arrival, len(request.prompt), len(reply), names, len(names), 0, scope)
-
-
-def _notes(runs: Sequence[CapturedRun]) -> Iterator[str]:
-    yield "sessions are guessed: a prompt that goes on from a whole earlier one is of its session"
-    if len(runs) > 1:
-        yield f"{len(runs)} runs of the server; tenants and salts of one are not known in another"
-    requests = [request for run in runs for request in run.requests]
-    begun = [request for request in requests if request.started_step is not None and len(request.prompt)]
-    if empty := sum(not len(request.prompt) for request in requests):
-        yield f"{_requests(empty)} with an empty prompt left out"
-    if dead := len(requests) - len(begun) - empty:
-        yield f"{_requests(dead)} that never began left out"
-    if several := sum(len(request.outputs) > 1 for request in begun):
-        yield f"of {_requests(several)} with several samples only the first sample is replayed"
-    if left := sum(request.aborted for request in begun):
-        yield f"{_requests(left)} aborted: here each reads its whole prompt, and ends after what it had answered"
-    for name, usual, what in (
-        ("reuse", True, "told to reuse nothing; here they may"),
-        ("priority", 0, "with a priority, which is not looked at here"),
-    ):
-        if count := sum(request.row.fields.get(name, usual) != usual for request in requests):
-            yield f"{_requests(count)} {what}"
-    for kind, what in (
-        (PinTried, "prompts were to be pinned"),
-        (Publish, "times prefixes were published to all"),
-        (Limit, "times tenants were given quotas"),
-        (Flush, "times the cache was emptied"),
-    ):
-        if count := sum(isinstance(deed, kind) for run in runs for deed in run.deeds):
-            yield f"{count} {what}, which is not done here"
-    yield from sorted({gap for run in runs for gap in run.gaps})
-
-
-def _requests(count: int) -> str:
-    return f"{count} request{'' if count == 1 else 's'}"
-
-
 def _rows(source: Source) -> Iterator[Row | None]:
     """None stands for a line that was cut: by the death of its writer, or by a disk that was full for a while.
 
@@ -283,7 +206,7 @@ def _is_time(value: Any) -> bool:
 
 def _request(row: Row) -> CapturedRequest:
     told = {name: value for name, value in row.fields.items() if name not in ("prompt", "outputs")}
-    outputs = tuple(token_ids(row, "outputs", output) for output in row.array("outputs"))
+    outputs = tuple(row.ids("outputs", output) for output in row.array("outputs"))
     started = None if row.fields.get("started_step") is None else row.whole("started_step", 0)
     return CapturedRequest(
         replace(row, fields=told),
@@ -292,7 +215,7 @@ def _request(row: Row) -> CapturedRequest:
         row.whole("step", 0),
         started,
         row.whole("ended_step", 0),
-        token_ids(row, "prompt", row.array("prompt")),
+        row.ids("prompt", row.array("prompt")),
         outputs,
         row.whole("reused", 0),
     )

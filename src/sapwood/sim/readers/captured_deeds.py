@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sapwood.sim.readers.source import Row
 from sapwood.sim.trace import Names
@@ -21,6 +21,10 @@ class CapturedScope:
     tenant: str = ""
     adapter: str = ""
     salt: str = ""
+
+    @classmethod
+    def of(cls, row: Row) -> CapturedScope:
+        return cls(*(str(row.fields.get(name, "")) for name in ("tenant", "adapter", "salt")))
 
     @property
     def name(self) -> str:
@@ -46,7 +50,6 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class Flush:
     place: Place
-    at: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,30 +95,22 @@ def deed_of(row: Row) -> Deed | None:
     Raises UsageError.
     """
     if "flush" in row.fields:
-        return Flush(_place(row), row.real("flush"))
+        row.real("flush")  # When it was: `place` says it more exactly.
+        return Flush(_place(row))
     if "pin" in row.fields:
         held = row.fields.get("held")
         if not isinstance(held, bool):
             raise row.fault("held", "true or false")
-        prompt = token_ids(row, "prompt", row.array("prompt"))
-        return PinTried(_place(row), row.text("pin"), scope_of(row), prompt, row.real("at"), held)
+        prompt = row.ids("prompt", row.array("prompt"))
+        return PinTried(_place(row), row.text("pin"), CapturedScope.of(row), prompt, row.real("at"), held)
     if "unpin" in row.fields:
         return Unpin(_place(row), row.text("unpin"))
     if "public" in row.fields:
-        prefixes = (token_ids(row, "public", each) for each in row.array("public"))
+        prefixes = (row.ids("public", each) for each in row.array("public"))
         return Publish(_place(row), tuple(prefixes))
     if "quotas" in row.fields:
         return Limit(_place(row), _quotas(row))
     return None
-
-
-def scope_of(row: Row) -> CapturedScope:
-    return CapturedScope(*(str(row.fields.get(name, "")) for name in ("tenant", "adapter", "salt")))
-
-
-def token_ids(row: Row, name: str, value: Any) -> Names:
-    """What the field `name` has there, as int32 [tokens]. Raises UsageError."""
-    return row.ids(name, value)
 
 
 def _place(row: Row) -> Place:

@@ -25,7 +25,7 @@ from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.timestamps import seconds_of, seconds_without_year
 from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, as_names, text_bytes
 from sapwood.sim.readers.usage import Usage, usage_of
-from sapwood.sim.readers.values import ids_of, parsed
+from sapwood.sim.readers.values import are_ids, ids_of, parsed
 from sapwood.sim.trace import Trace
 
 _TEXT = r"('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
@@ -172,13 +172,13 @@ def _take_sglang_json(calls: dict[str, _Call], line: str) -> None:
     call = calls.setdefault(str(fields.get("rid")), _Call(seconds_of(fields.get("timestamp"))))
     asked, answered = _object(fields.get("obj")), _object(fields.get("out"))
     if isinstance(ids := asked.get("input_ids"), list):
-        call.ids = _whole(ids)
+        call.ids = _given(ids)
         call.cut |= len(call.ids) < len(ids)  # "..." stands for what was cut.
     if isinstance(text := asked.get("text"), str):
         call.text = text
     if isinstance(said := answered.get("text"), str):
         call.reply_text = said
-    call.reply_ids = _whole(answered.get("output_ids")) or call.reply_ids
+    call.reply_ids = _given(answered.get("output_ids")) or call.reply_ids
     if "meta_info" in answered:
         call.usage = usage_of(_object(answered["meta_info"]))
     limit = _object(asked.get("sampling_params")).get("max_new_tokens")
@@ -234,7 +234,7 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _whole(value: Any) -> list[int]:
-    """A list of token ids, or nothing."""
-    fits = isinstance(value, list) and all(type(each) is int and 0 <= each < 2**31 for each in value)
-    return value if fits else []
+def _given(value: Any) -> list[int]:
+    """Token ids, or nothing. Raises ValueError for ids that no model has."""
+    ids: list[int] = ids_of(value).tolist() if are_ids(value) else []
+    return ids

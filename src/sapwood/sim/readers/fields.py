@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sapwood.sim.readers.timestamps import seconds_of
@@ -34,6 +34,12 @@ def time_of(fields: Mapping[str, Any]) -> float | None:
     return next((time for time in times if time is not None), None)
 
 
+def times_among(columns: Iterable[str]) -> list[str]:
+    """Those of a table's columns that tell a time, the one to be believed first."""
+    of_plain = {plain(name): name for name in columns}
+    return [of_plain[name] for name in _TIMES if name in of_plain]
+
+
 def answer_of(fields: Mapping[str, Any]) -> Any:
     return next((decoded(fields[name]) for name in _ANSWERS if fields.get(name) is not None), None)
 
@@ -58,7 +64,8 @@ def scope_of(fields: Mapping[str, Any], body: Mapping[str, Any]) -> str:
 
 
 def has_failed(fields: Mapping[str, Any]) -> bool:
-    return any(_is_failure(str(fields.get(name, ""))) for name in ("status", "status_code"))
+    named = by_plain_name(fields)
+    return any(_is_failure(str(named.get(name, ""))) for name in ("status", "status_code"))
 
 
 def _is_failure(status: str) -> bool:
@@ -68,7 +75,11 @@ def _is_failure(status: str) -> bool:
 
 def by_plain_name(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """`Prompt Tokens`, as a table for people may head it, is `prompt_tokens`."""
-    return {name.strip().lower().replace(" ", "_"): value for name, value in fields.items()}
+    return {plain(name): value for name, value in fields.items()}
+
+
+def plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_")
 
 
 def decoded(value: Any) -> Any:

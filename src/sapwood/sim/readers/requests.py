@@ -15,14 +15,13 @@ from sapwood.sim.readers.call import NOTHING, Call, Said, said
 from sapwood.sim.readers.calls import trace_of
 from sapwood.sim.readers.fields import answer_of, decoded, has_failed, scope_of, session_of, time_of
 from sapwood.sim.readers.source import Row, Source
-from sapwood.sim.readers.texts import FLATTENED, answer_text, text_of
+from sapwood.sim.readers.texts import FLATTENED, PROMPTS, answer_text, is_prompt, text_of
 from sapwood.sim.readers.tokenize import A_BYTE, Tokenize, text_bytes
 from sapwood.sim.readers.usage import usage_of
-from sapwood.sim.readers.values import ids_of
+from sapwood.sim.readers.values import are_ids, ids_of
 from sapwood.sim.trace import Trace
 
 _IDS = ("token_ids", "prompt_token_ids", "input_ids")
-_PROMPTS = ("messages", "prompt", "input")
 _BODIES = ("request_body", "request", "body", "kwargs", "input", "proxy_server_request")
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "max_new_tokens")
 
@@ -81,17 +80,17 @@ class _Log:
         self.calls.append(call)
 
     def _prompt(self, body: Mapping[str, Any]) -> Said:
-        given = next((body[name] for name in (*_IDS, "prompt", "input") if _are_ids(body.get(name))), None)
+        given = next((body[name] for name in (*_IDS, "prompt", "input") if are_ids(body.get(name))), None)
         if given is not None:
             return ids_of(given)
-        self.notes.flattened |= not isinstance(body.get("prompt"), str)
+        self.notes.flattened |= not isinstance(body.get("prompt") or None, str)
         self.notes.bytes_taken |= self.tokenize is text_bytes
         return said(text_of(body), self.tokenize)
 
     def _reply(self, row: Row, answer: Any) -> Said:
         """As far as it is there."""
         ids = row.fields.get("output_token_ids", row.fields.get("output_ids"))
-        if _are_ids(ids):
+        if are_ids(ids):
             return ids_of(ids)
         text = answer_text(answer)
         return said(text, self.tokenize) if text else NOTHING
@@ -120,10 +119,10 @@ def find_body(fields: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The part of a line that holds a prompt, if any does."""
     wrapped = (decoded(fields.get(name)) for name in _BODIES)
     for body in (fields, *(each for each in wrapped if isinstance(each, Mapping))):
-        if any(_are_ids(body.get(name)) for name in _IDS):
+        if any(are_ids(body.get(name)) for name in _IDS):
             return body
         body = _with_messages(body)
-        if any(body.get(name) and not isinstance(body[name], Mapping) for name in _PROMPTS):
+        if any(is_prompt(body.get(name)) for name in PROMPTS):
             return body
     return None
 
@@ -141,7 +140,3 @@ def _limit(body: Mapping[str, Any]) -> int | None:
             if type(place.get(name)) is int and place[name] > 0:
                 return int(place[name])
     return None
-
-
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(id) is int for id in value)

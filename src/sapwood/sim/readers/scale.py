@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from sapwood.errors import UsageError
 from sapwood.sim.readers.call import Call
 from sapwood.sim.trace import Names
 
@@ -31,24 +32,27 @@ class Scale:
     texts: prompts that are texts, of which
     told: have their tokens counted by somebody.
     apart: 9 of 10 of these differ from what the scale gives by at most such a share of it.
+    answers: that are texts and counted by nobody, so as long as the scale says.
     """
 
     bytes_per_token: float = BYTES_PER_TOKEN
     texts: int = 0
     told: int = 0
     apart: float = 0.0
+    answers: int = 0
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> Scale:
         """By which all prompts together that somebody counted have as many tokens as he did."""
         texts = [call for call in calls if isinstance(call.prompt, bytes)]
         told = [(len(call.prompt), call.usage.prompt_tokens) for call in texts if call.usage.prompt_tokens]
+        answers = sum(isinstance(call.reply, bytes) and call.usage.output_tokens is None for call in calls)
         if not told:
-            return cls(texts=len(texts))
+            return cls(texts=len(texts), answers=answers)
         sizes, tokens = np.array(told, np.float64).T
         size = float(sizes.sum() / tokens.sum())
         apart = np.quantile(np.abs(tokens * size / sizes - 1), 0.9)
-        return cls(size, len(texts), len(told), float(apart))
+        return cls(size, len(texts), len(told), float(apart), answers)
 
     def count(self, size: int) -> int:
         """Tokens of a text of so many bytes, the last one perhaps unfinished."""
@@ -71,17 +75,30 @@ class Scale:
     def notes(self) -> tuple[str, ...]:
         """For people; none where there is no text."""
         if not self.texts:
-            return ()
-        size = f"{self.bytes_per_token:.3g} bytes a token"
-        if not self.told:
-            return (
-                f"token counts are guessed, {size}, as the log tells no usage and no --tokenizer is named: they may be "
-                "off by a third, and memory, times and load with them",
-            )
+            return self._of_answers(", a guess that may be off by a third")
+        if self.told:
+            return (self._of_prompts(), *self._of_answers())
+        return (
+            f"token counts are guessed, {self._size}, as the log tells no usage and no --tokenizer is named: they may "
+            "be off by a third, and memory, times and load with them",
+        )
+
+    @property
+    def _size(self) -> str:
+        return f"{self.bytes_per_token:.3g} bytes a token"
+
+    def _of_prompts(self) -> str:
         of = f"all {self.texts:,}" if self.told == self.texts else f"{self.told:,} of {self.texts:,}"
         return (
-            f"token counts are those of the log's usage, {size} over {of} prompts; single prompts are off by up to "
-            f"{100 * self.apart:.0f} % (9 of 10)",
+            f"token counts are those of the log's usage, {self._size} over {of} prompts; single prompts are off by up "
+            f"to {100 * self.apart:.0f} % (9 of 10)"
+        )
+
+    def _of_answers(self, guess: str = "") -> tuple[str, ...]:
+        if not self.answers:
+            return ()
+        return (
+            f"{self.answers:,} answers that nobody counted are as long as their texts, {self._size}{guess}",
         )
 
 
@@ -94,7 +111,13 @@ class Stretches:
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def names(self, text: bytes) -> Names:
-        """int32 [tokens]"""
+        """int32 [tokens]. Raises UsageError where no number is left."""
         known, first = self._known, self.first
         cut = (text[start:end] for start, end in pairwise(self.scale.ends(len(text))))
-        return np.array([known.setdefault(each, first + len(known)) for each in cut], np.int32)
+        try:
+            return np.array([known.setdefault(each, first + len(known)) for each in cut], np.int32)
+        except OverflowError:
+            raise UsageError(
+                f"beside texts there is the token id {first - 1}: too few numbers are left for what is in them",
+                hint="no model has such ids; look what the line is that has it",
+            ) from None

@@ -21,17 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sapwood.errors import UsageError
+from sapwood.sim.readers.arrivals import CONTENTS, UNIT
 from sapwood.sim.readers.builder import TraceBuilder
 from sapwood.sim.readers.source import Line, Source
 from sapwood.sim.readers.values import parsed
 from sapwood.sim.trace import Trace, TraceRequest
 
-UNIT = 64
-"""Tokens that get a name: any would do, since no two are alike."""
-
 SECONDS = 3600.0
 """How much of the time is drawn, from the first request on: whole files have millions."""
-
 
 _MOST_A_SECOND = 1e5
 """Requests of one client."""
@@ -79,8 +76,8 @@ def read_servegen(source: Source, *, seed: int = 0, seconds: float = SECONDS) ->
     builder.notes += [
         f"requests are drawn from statistics, seed {seed}: {seconds:g} s from second {first:g} on",
         "gaps have the stated family and shape, scaled to the stated rate",
-        "lengths only: all contents differ, so no reuse can be read from it",
     ]
+    builder.assumed.append(CONTENTS)
     return builder.build()
 
 
@@ -123,7 +120,7 @@ def _window(source: Source, line: Line) -> _Window:
         if not fits or (window.rate > 0 and not (family and window.shape > 0)):
             raise ValueError
         return window
-    except ValueError:
+    except (ValueError, csv.Error):
         raise UsageError(
             f"{source.at(line.number)} is {line.text[:80]!r}; start, rate, CV, Gamma or Weibull and two parameters"
             " were expected"
@@ -132,6 +129,11 @@ def _window(source: Source, line: Line) -> _Window:
 
 def _dataset(source: Source) -> list[_Lengths]:
     """Of the file beside the trace. Raises UsageError if it is not there, or is none."""
+    if source.called is not None:
+        raise UsageError(
+            f"{source} has the rates alone of ServeGen's requests; their lengths are in a file beside its -trace.csv",
+            hint="give the -trace.csv by its name, with its -dataset.json beside it",
+        )
     name = source.path.name
     beside = [source.path.with_name(name.replace("-trace.csv", "-dataset.json"))]
     beside += [Path(f"{beside[0]}.gz"), Path(str(beside[0]).removesuffix(".gz"))]

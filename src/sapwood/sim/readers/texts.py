@@ -14,24 +14,28 @@ from typing import Any
 FLATTENED = (
     "messages are put together as tools, system, then each under a line with its role: nearly a template"
 )
+PROMPTS = ("messages", "prompt", "input")
+"""Where a body may have what it asks."""
+
+
+def is_prompt(value: Any) -> bool:
+    """A text, or a list of messages; what is a number under such a name counts tokens."""
+    return isinstance(value, str | list) and bool(value)
 
 
 def text_of(body: Mapping[str, Any]) -> str:
     """Of a body of OpenAI's completions, chat completions or responses, or of Anthropic's messages."""
-    if isinstance(body.get("prompt"), str):
-        return str(body["prompt"])
+    if isinstance(prompt := body.get("prompt"), str) and prompt:
+        return prompt
     tools = body.get("tools") or body.get("functions")
     parts = [f"tools\n{_dumped(tools)}\n"] if tools else []
     for name in ("system", "instructions"):
         if body.get(name):
             parts.append(f"system\n{content_text(body[name])}\n")
-    messages = body.get("messages", body.get("input", ()))
+    messages = next((body[name] for name in PROMPTS if is_prompt(body.get(name))), ())
     if isinstance(messages, str):
         messages = ({"role": "user", "content": messages},)
-    parts += [
-        _message_text(message)
-        for message in (messages if isinstance(messages, list | tuple) else (messages,))
-    ]
+    parts += [_message_text(message) for message in messages]
     return "".join(parts) + "assistant\n"
 
 
@@ -56,7 +60,7 @@ def content_text(content: Any) -> str:
         return content
     if isinstance(content, Mapping):
         return content["text"] if isinstance(content.get("text"), str) else _dumped(content)
-    return "".join(content_text(part) for part in content) if isinstance(content, list) else _dumped(content)
+    return "".join(map(content_text, content)) if isinstance(content, list) else _dumped(content)
 
 
 def _said(message: Any) -> str | None:

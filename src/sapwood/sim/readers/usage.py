@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
-from sapwood.sim.readers.fields import by_plain_name, decoded
+from sapwood.sim.readers.fields import by_plain_name, decoded, plain
 
 _PROMPT = (
     "native_tokens_prompt",
@@ -36,8 +37,16 @@ _OUTPUT = (
     "response_tokens",
     "output",
 )
-_BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's `input_tokens` leave out what its cache read or wrote."""
+_BESIDE: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "input_tokens": ("cache_read_input_tokens", "cache_creation_input_tokens"),
+        "inputtokens": ("cachereadinputtokens", "cachewriteinputtokens"),
+        "candidatestokencount": ("thoughtstokencount",),
+    }
+)
+"""What is counted apart: Anthropic's `input_tokens` and Bedrock's `inputTokens` leave out what the cache read or wrote,
+Gemini's `candidatesTokenCount` the thoughts.
+"""
 _MOST = 2**31
 
 
@@ -64,7 +73,7 @@ def usage_of(fields: Mapping[str, Any], answer: Any = None) -> Usage:
 
 def counted(columns: Sequence[str]) -> tuple[str, ...]:
     """Those of a table that tell how long prompts are and answers."""
-    of_plain = {next(iter(by_plain_name({name: None}))): name for name in columns}
+    of_plain = {plain(name): name for name in columns}
     chosen = (next((name for name in names if name in of_plain), None) for names in (_PROMPT, _OUTPUT))
     return tuple(of_plain[name] for name in chosen if name is not None)
 
@@ -96,21 +105,15 @@ def _attributes(value: Any) -> Mapping[str, Any]:
 
 def _told(place: Mapping[str, Any]) -> Usage:
     named = by_plain_name(place)
-    name, tokens = _first(named, _PROMPT)
-    beside = sum(count_of(named.get(each)) or 0 for each in _BESIDE) if name == "input_tokens" else 0
-    return Usage(None if tokens is None else tokens + beside, _first(named, _OUTPUT).tokens)
+    return Usage(_first(named, _PROMPT), _first(named, _OUTPUT))
 
 
-class _Count(NamedTuple):
-    name: str = ""
-    tokens: int | None = None
-
-
-def _first(named: Mapping[str, Any], names: Sequence[str]) -> _Count:
+def _first(named: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    """With what is counted beside it."""
     for name in names:
-        if name in named and (count := count_of(named[name])) is not None:
-            return _Count(name, count)
-    return _Count()
+        if (count := count_of(named.get(name))) is not None:
+            return count + sum(count_of(named.get(each)) or 0 for each in _BESIDE.get(name, ()))
+    return None
 
 
 def count_of(value: Any) -> int | None:
