@@ -16,6 +16,8 @@ from sapwood.cli.plan_ask import SEEDS
 from sapwood.cli.plan_model import KvDtype, StoredAs
 from sapwood.errors import UsageError
 
+_GOALS = ("--ttft-p95", "--ttft-p50", "--ttft-p99", "--tpot-p95", "--hit-rate", "--budget")
+
 
 def plan(
     context: typer.Context,
@@ -117,8 +119,6 @@ def plan(
     from sapwood.cli.plan_trace import plan_trace
 
     ask = ask_of(of_trace, workers, command=shlex.join(["sapwood", *context.obj]))
-    if check and not ask.has_goals:
-        raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")
     met = plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
     if check and not met:
         raise typer.Exit(1)
@@ -133,3 +133,5 @@ def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[s
             raise UsageError(f"{flag} goes {'without' if reproduce else 'with'} --reproduce")
     if not reproduce and of_trace["TRACE"] is None:
         raise UsageError("TRACE is missing", hint="sapwood plan TRACE, or sapwood plan --reproduce")
+    if of_trace["--check"] and all(of_trace[flag] is None for flag in _GOALS):
+        raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")
