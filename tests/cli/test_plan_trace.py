@@ -265,9 +265,24 @@ def test_a_page_takes_the_place_of_a_file_and_goes_through_a_pipe(tmp_path: Path
     assert pipe.is_fifo()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--cost", "SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--model-shape", "SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--html", "SECRET"], "--html: SECRET cannot be written: there is no folder"),
+    ],
+)
 def test_a_folder_that_one_may_not_look_into_is_told(
-    trace: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    said: str,
+    trace: str,
+    tmp_path: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    secret = str(tmp_path / "secret" / "file")
     look = os.stat
 
     def denied(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
@@ -276,8 +291,9 @@ def test_a_folder_that_one_may_not_look_into_is_told(
         return look(path, *arguments, **options)
 
     monkeypatch.setattr(os, "stat", denied)
-    assert main(["plan", trace, "--html", str(tmp_path / "secret" / "plan.html")]) == 2
-    assert "cannot be written: there is no folder" in capsys.readouterr().err
+    given = [{"TRACE": trace, "SECRET": secret}.get(each, each) for each in arguments]
+    assert main(["plan", *given]) == 2
+    assert f"sapwood: {said.replace('SECRET', secret)}" in capsys.readouterr().err
 
 
 def test_part_of_a_trace(trace: str, capsys: Out) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +119,25 @@ def plan(
     from sapwood.cli.plan_asked import ask_of
     from sapwood.cli.plan_trace import plan_trace
 
-    ask = ask_of(of_trace, workers, command=shlex.join(["sapwood", *context.obj]))
-    met = plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
+    with _looking():
+        ask = ask_of(of_trace, workers, command=shlex.join(["sapwood", *context.obj]))
+        met = plan_trace(
+            ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json
+        )
     if check and not met:
         raise typer.Exit(1)
     return None
+
+
+@contextmanager
+def _looking() -> Iterator[None]:
+    """For files in folders that one may not look into, whoever does. Raises UsageError."""
+    try:
+        yield
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
 def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[str, Any]) -> None:
