@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache.test_evict import Leaf
+from sapwood.cache import sorted_leaves
 from sapwood.cache.evict import Lru
 from sapwood.cache.sorted_leaves import SortedLeaves
 from sapwood.errors import BooksError
@@ -43,6 +44,12 @@ def test_a_leaf_knows_whether_and_where_it_is_filed() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 99)), max_size=60))
 def test_any_adds_and_removes_keep_the_order_of_a_plain_sort(steps: list[tuple[int, bool, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_leaves, "_MOST", 3)
+        check_steps(steps)
+
+
+def check_steps(steps: list[tuple[int, bool, int]]) -> None:
     order, leaves = filled()
     for used, takes_out, pick in steps:
         if takes_out and leaves:
@@ -58,6 +65,12 @@ def test_any_adds_and_removes_keep_the_order_of_a_plain_sort(steps: list[tuple[i
         order.remove(order.first())
         order.check()
     assert taken == sorted(leaf.used for leaf in leaves)
+
+
+def test_a_full_block_is_cut_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_leaves, "_MOST", 3)
+    order, _ = filled(1, 2, 4, 3)
+    assert order._ranks == [[Lru().key(Leaf(each)) for each in block] for block in ((1, 2), (3, 4))]
 
 
 def test_check_finds_a_leaf_whose_key_changed_behind_its_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from sapwood.cli import main
 from sapwood.cli.plan_capture import Served, served_by
 from sim.files import jsonl
 
-NOBODY = dict.fromkeys(("--model-shape", "--chunk-tokens", "--max-running", "--hardware", "--cost"))
+NOBODY = dict.fromkeys(
+    ("--model-shape", "--chunk-tokens", "--max-running", "--hardware", "--memory", "--cost")
+)
 
 
 def capture(path: Path, model: str, **scheduler: object) -> Path:
@@ -30,6 +33,15 @@ def test_a_known_model_and_the_scheduler_s_limits_are_taken(tmp_path: Path) -> N
     assert taken.endswith(": --chunk-tokens 128, --max-running 4")
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--hardware", "a100"), ("--memory", 80_000_000_000), ("--cost", "run.jsonl")]
+)
+def test_who_says_what_it_ran_on_is_not_asked(flag: str, value: object) -> None:
+    (asked,) = Served(other="my-own").notes({**NOBODY, "--model-shape": "llama-3-8b"})
+    assert "give --hardware" in asked
+    assert list(Served(other="my-own").notes({**NOBODY, "--model-shape": "llama-3-8b", flag: value})) == []
+
+
 def test_a_model_whose_shape_is_not_known_is_named(tmp_path: Path) -> None:
     served = served_by(capture(tmp_path / "run.jsonl", "my-own", chunk_tokens=None, max_running="8"))
     assert served == Served(None, "my-own", None, None)
@@ -41,6 +53,14 @@ def test_other_files_say_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "trace").write_text(text)
     assert served_by(tmp_path / "trace") == served_by(tmp_path / "none") == Served()
     assert list(Served().notes(NOBODY)) == []
+
+
+def test_one_that_may_not_be_looked_at_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    assert served_by(tmp_path / "run.jsonl") == Served()
 
 
 def test_a_plan_says_as_what_it_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

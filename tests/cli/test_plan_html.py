@@ -11,6 +11,7 @@ import pytest
 
 from cli.plans import DEFINITIONS, report
 from sapwood.cli.plan_html import as_html
+from sapwood.cli.plan_plots import curve_plot
 from sapwood.errors import UsageError
 from sapwood.sim.goals import Goals
 
@@ -136,6 +137,14 @@ def test_of_a_budget_alone_no_replicas_are_asked_for() -> None:
     html = as_html(report(Goals(total_tokens=100_000)))
     assert "replicas needed" not in html
     assert "none is enough" not in html
+
+
+def test_the_place_on_the_curve_is_named_by_what_it_is() -> None:
+    planned = report(GOALS)
+    held = replace(planned, plan=None, what_ifs=(), shifts=())
+    assert ">plan</text>" in curve_plot(planned)
+    assert ">as it is</text>" in curve_plot(held)
+    assert "what-ifs" not in curve_plot(held)
 
 
 def test_without_goals_it_shows_the_curve_alone() -> None:

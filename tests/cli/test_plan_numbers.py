@@ -33,7 +33,19 @@ def test_figures(value: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(20.0, "20"), (17.5, "17.50"), (0.0312, "0.031"), (1234.5, "1,234.50"), (0.05, "0.05")],
+    [
+        (20.0, "20"),
+        (17.5, "17.50"),
+        (1234.5, "1,234.50"),
+        (0.05, "0.05"),
+        (0.0312, "0.031"),
+        (0.00469, "0.0047"),
+        (0.0001234, "0.00012"),
+        (1e-6, "0.000001"),
+        (9e-7, "≈ 0"),
+        (0.0, "0"),
+        (math.nan, "–"),
+    ],
 )
 def test_money(value: float, said: str) -> None:
     assert numbers.money(value) == said
@@ -51,6 +63,26 @@ def test_one_of_a_thing_is_no_several() -> None:
 def test_nothing_has_an_exponent(value: float) -> None:
     for show in (numbers.figures, numbers.seconds, numbers.gigabytes, numbers.tokens, numbers.money):
         assert "e" not in show(value).replace("bytes", "").replace("over", "")
+    assert (numbers.money(value) == "≈ 0") == (value < 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (5.0, "5 s"),
+        (599.5, "599.5 s"),
+        (600.0, "10 min"),
+        (630.0, "10.5 min"),
+        (700.0, "700 s"),
+        (700.25, "700.25 s"),
+        (37_000.0, "37,000 s"),
+        (37_800.0, "10.5 h"),
+        (950_400.0, "11 days"),
+        (1e300, "over a million days"),
+    ],
+)
+def test_exact_seconds_are_in_a_unit_in_which_they_are_short(value: float, said: str) -> None:
+    assert numbers.exact_seconds(value) == said
 
 
 @given(st.floats(0.001, 1), st.floats(0.001, 1))

@@ -46,7 +46,8 @@ def test_each_count_has_its_own_pace() -> None:
     clock.after(30)
     assert "about 30 s left" in pace.told("simulating: 1 of 2")
     clock.after(3)
-    assert "about 1 h left" not in pace.told("simulating: 1,000 of 2,000 requests, 3 s into the trace")
+    step = "simulating: 1,000 of 2,000 requests, 3 s into the trace"
+    assert pace.told(step) == f"{step}, about 3 s left of these, 3 min so far"
 
 
 def test_what_is_left_of_many_requests_is_read_with_their_commas() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,30 @@ def test_what_is_none_is_told_what_is_one(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         named(name)
     assert (caught.value.hint or "").startswith("give `bytes`, a tokenizer.json or its folder")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+        (OSError(errno.ENAMETOOLONG, "File name too long"), "File name too long"),
+    ],
+)
+def test_what_may_not_be_looked_for_is_told(
+    wrong: OSError, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_file(_: Path) -> bool:
+        raise wrong
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    with pytest.raises(UsageError, match=f"there is no tokenizer './mine.json': {why}"):
+        named("./mine.json")
+
+
+def test_a_home_of_nobody_is_told() -> None:
+    with pytest.raises(UsageError, match=r"there is no tokenizer '~nosuchuser/tok': .*home") as caught:
+        named("~nosuchuser/tok")
+    assert (caught.value.hint or "").startswith("give `bytes`")
 
 
 def test_a_file_that_holds_none_is_told(tmp_path: Path) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
+import os
 import shlex
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sapwood.cli import main
-from sapwood.cli.plan_study import counted
+from sapwood.cli.plan_study import definitions_for
+from sapwood.cli.plan_trace import _write
 from sim.files import jsonl
 from sim.test_recorded import captured, crowd
 
@@ -190,22 +194,106 @@ def test_a_page_is_written_and_told_of(trace: str, tmp_path: Path, capsys: Out) 
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_page_that_cannot_be_written_costs_no_report(
-    trace: str, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+QUICK = ("--workers", "1", "--timed", "0", "--policy", "lru", "--capacity", "4k,16k,64k")
+
+
+@pytest.mark.parametrize("before", [None, "an older page"])
+@pytest.mark.parametrize(
+    ("wrong", "status", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "cannot write PAGE: No space left on device"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_a_page_that_cannot_be_written_costs_no_report_and_no_older_page(
+    wrong: BaseException,
+    status: int,
+    said: str,
+    before: str | None,
+    trace: str,
+    tmp_path: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     page = tmp_path / "plan.html"
+    if before is not None:
+        page.write_text(before)
 
-    def full(path: Path, text: str, **_: Any) -> int:
+    def broken(path: Path, text: str, **_: Any) -> int:
         path.write_bytes(text[:100].encode())
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise wrong
 
-    monkeypatch.setattr(Path, "write_text", full)
-    arguments = [trace, "--workers", "1", "--timed", "0", "--capacity", "4k,16k,64k", "--html", str(page)]
-    assert main(["plan", *arguments]) == 2
+    there = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(Path, "write_text", broken)
+    assert main(["plan", trace, *QUICK, "--html", str(page)]) == status
     captured = capsys.readouterr()
     assert "Hit rate in percent by memory" in captured.out
-    assert captured.err.endswith(f"sapwood: cannot write {page}: No space left on device\n")
-    assert not page.exists()
+    assert captured.err.endswith(f"sapwood: {said.replace('PAGE', str(page))}\n")
+    assert sorted(tmp_path.iterdir()) == there
+    assert before is None or page.read_text() == before
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("wrong", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_page_is_written_though_stdout_takes_nothing(
+    wrong: OSError, form: tuple[str, ...], trace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise wrong
+
+    page = tmp_path / "plan.html"
+    monkeypatch.setattr("sys.stdout", Gone())
+    assert main(["plan", trace, *QUICK, *form, "--html", str(page)]) == 1
+    assert page.read_text(encoding="utf-8").endswith("</html>\n")
+
+
+def test_a_page_takes_the_place_of_a_file_and_goes_through_a_pipe(tmp_path: Path) -> None:
+    page, link, pipe = (tmp_path / name for name in ("page.html", "link.html", "pipe"))
+    _write(page, "first")
+    page.chmod(0o640)
+    link.symlink_to(page)
+    _write(link, "second")
+    assert link.is_symlink()
+    assert page.read_text() == "second"
+    assert stat.S_IMODE(page.stat().st_mode) == 0o640
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    _write(pipe, "third")
+    assert os.read(reader, 100) == b"third"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--cost", "SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--model-shape", "SECRET"], "cannot read SECRET: Permission denied"),
+        (["TRACE", "--html", "SECRET"], "--html: SECRET cannot be written: there is no folder"),
+    ],
+)
+def test_a_folder_that_one_may_not_look_into_is_told(
+    arguments: list[str],
+    said: str,
+    trace: str,
+    tmp_path: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secret = str(tmp_path / "secret" / "file")
+    look = os.stat
+
+    def denied(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if "secret" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", denied)
+    given = [{"TRACE": trace, "SECRET": secret}.get(each, each) for each in arguments]
+    assert main(["plan", *given]) == 2
+    assert f"sapwood: {said.replace('SECRET', secret)}" in capsys.readouterr().err
 
 
 def test_part_of_a_trace(trace: str, capsys: Out) -> None:
@@ -437,6 +525,10 @@ def test_the_command_can_be_typed_again(trace: str, tmp_path: Path, capsys: Out)
         (["TRACE", "--ttft-p95", "0s"], "the goal for TTFT p95 is 0 s"),
         (["TRACE", "--check"], "--check needs goals\n\nhint: --ttft-p95 5s"),
         (["--reproduce", "--check"], "--check goes without --reproduce"),
+        (["t", "--check", "--cost", "no/such"], "--check needs goals"),
+        (["t", "--budget", "20", "--cost", "no/such"], "a budget of money needs the price of a device"),
+        (["t", "--model-shape", "llama-3-70b", "--cost", "no/such"], "take 141 GB; h100 has 80 GB"),
+        (["t", "--weights", "8"], "--weights is '8': of what?"),
         (["t", "--traffic", "0"], "--traffic is 0; it must be between 0.01 and 1000"),
         (
             ["t", "--model-shape", "llama-3-70b"],
@@ -497,7 +589,7 @@ def test_answers_that_nobody_knows_are_as_long_as_is_said(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("unit", [1, 512])
 def test_rates_are_told_that_differ_for_blocks_of_that_size(unit: int) -> None:
-    names = [definition.name for definition in counted(unit)]
+    names = [definition.name for definition in definitions_for(unit)]
     assert names[:2] == ["token", "token, prompts only"]
     assert ("token, whole blocks" in names) == ("block" in names) == (unit > 1)
 

@@ -79,6 +79,7 @@ def test_goals_are_told_with_their_bounds() -> None:
         (Goals(hit_rate=1e-9), "hit rate ≥ 0.0000001 %"),
         (Goals(hit_rate=0.57), "hit rate ≥ 57.0 %"),
         (Goals(ttft_p95=5.0004), "TTFT p95 ≤ 5.0004 s"),
+        (Goals(ttft_p95=700.0), "TTFT p95 ≤ 700 s"),
         (Goals(price_per_hour=20.000001), "at most 20.000001 an hour"),
     ],
 )

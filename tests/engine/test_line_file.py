@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -101,6 +102,35 @@ def test_a_file_that_cannot_be_closed_to_others_is_not_written(
 
     monkeypatch.setattr(os, "fchmod", refuse)
     with pytest.raises(UsageError, match=r"cannot write .*: Operation not permitted"):
+        LineFile(tmp_path / "lines.jsonl")
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_where_no_file_can_be_locked_it_is_written_all_the_same(
+    number: int, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    path = tmp_path / "lines.jsonl"
+    file = LineFile(path)
+    file.write({"value": 1})
+    file.close()
+    assert path.read_text() == '{"value":1}\n'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{path} cannot be locked, as its file system has no locks")
+
+
+def test_a_file_whose_lock_fails_otherwise_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UsageError, match=r"cannot write .*: Input/output error"):
         LineFile(tmp_path / "lines.jsonl")
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from exact.lab import FAMILIES, Ask, GetTruth, Setting, Truth, prompt_of
 from sapwood.types import SamplingParams
-
-if TYPE_CHECKING:
-    pass
 
 SETTINGS = [Setting(page, index=index) for index in ("radix", "blocks") for page in (1, 16)]
 each_setting = pytest.mark.parametrize("setting", SETTINGS, ids=str)

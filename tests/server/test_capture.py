@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import stat
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from model import tiny
 from sapwood.config import CacheConfig, ModelConfig, SchedulerConfig
-from sapwood.engine import Engine, LineFile, build_engine
+from sapwood.engine import Engine, EngineLoop, LineFile, build_engine
+from sapwood.engine.commands import Add
 from sapwood.plan import StepPlan, StepResult
 from sapwood.server.pins import PATH as PINS
 from sapwood.sim import read_trace
@@ -21,6 +23,7 @@ from sapwood.sim.readers.captured_deeds import Left, PinTried
 from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import simulate_again
 from server.conftest import serving_built
+from server.test_disconnect import send
 
 PROMPT = "once upon a time there was a tree"
 
@@ -67,6 +70,45 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+class Gate:
+    """Lets an engine's first steps pass and then one at a time, until it is opened; counts who came and who left."""
+
+    FIRST = 40
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.came = self.left = self._steps = 0
+        self._next, self._open = threading.Event(), False
+        run, send_in, cancel = Engine.run, EngineLoop._send, EngineLoop._cancel
+
+        def gated(engine: Engine, plan: StepPlan) -> StepResult:
+            self._steps += 1
+            if self._steps > self.FIRST and not self._open:
+                self._next.wait(20)
+                self._next.clear()
+            return run(engine, plan)
+
+        def sent(loop: EngineLoop, command: Any) -> None:
+            send_in(loop, command)
+            self.came += isinstance(command, Add)
+
+        def cancelled(loop: EngineLoop, *who: Any) -> None:
+            cancel(loop, *who)
+            self.left += 1
+
+        patch.setattr(Engine, "run", gated)
+        patch.setattr(EngineLoop, "_send", sent)
+        patch.setattr(EngineLoop, "_cancel", cancelled)
+
+    def stepped(self) -> bool:
+        """Always; one more step may pass, and no second one before it."""
+        self._next.set()
+        return True
+
+    def open(self) -> None:
+        self._open = True
+        self._next.set()
+
+
 def test_clients_that_leave_and_several_samples_are_done_again_by_the_simulator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,23 +118,21 @@ def test_clients_that_leave_and_several_samples_are_done_again_by_the_simulator(
     model = ModelConfig(str(tiny.tiny_llama(tmp_path / "little")), kv_memory=2**18, threads=1)
     scheduler = SchedulerConfig(chunk_tokens=8, max_running=1)
     built = build_engine(model, CacheConfig(page_size=2), scheduler, capture=file)
-    run_step = Engine.run
-
-    def slowly(engine: Engine, plan: StepPlan) -> StepResult:
-        time.sleep(0.01)
-        return run_step(engine, plan)
-
-    monkeypatch.setattr(Engine, "run", slowly)
+    gate = Gate(monkeypatch)
     body = {"model": built.facts.model, "prompt": PROMPT, "temperature": 0, "max_tokens": 4}
     with serving_built(built) as served:  # type: ignore[arg-type]
         long = {**body, "max_tokens": 90, "stream": True, "ignore_eos": True}
         with served.http.stream("POST", "/v1/completions", json=long) as answer:
             lines = answer.iter_lines()
             assert "data:" in next(lines)
-            with pytest.raises(httpx.ReadTimeout):
-                served.http.post("/v1/completions", json={**body, "prompt": PROMPT[3:]}, timeout=0.1)
-            until(lambda: built.loop.stats().aborts == 1)
+            with send(served, {**body, "prompt": PROMPT[3:]}):
+                until(lambda: gate.came == 2)
+                until(lambda: gate.stepped() and built.loop.stats().waiting == 1)
+            until(lambda: gate.left == 1)
+            until(lambda: gate.stepped() and built.loop.stats().aborts == 1)
             assert "data:" in next(line for line in lines if line)
+        until(lambda: gate.left == 2)
+        gate.open()
         until(lambda: built.loop.stats().aborts == 2)
         several = served.http.post("/v1/completions", json={**body, "n": 3, "temperature": 1, "seed": 5})
         assert len(several.json()["choices"]) == 3
@@ -123,3 +163,5 @@ def test_lines_that_were_lost_are_counted_in_the_metrics(tmp_path: Path) -> None
     assert f'sapwood_capture_lost_total{{model="{built.facts.model}"}} ' in told
     (line,) = (line for line in told.splitlines() if line.startswith("sapwood_capture_lost_total"))
     assert 1 < float(line.split()[-1]) <= file.lost
+    (about,) = (line for line in told.splitlines() if line.startswith("# HELP sapwood_capture_lost_total"))
+    assert about.endswith("its disk was slow or full, its file was removed, or they were no JSON.")

@@ -78,7 +78,7 @@ def bench(
             "--ours",
             metavar="URL",
             help="serve: a Sapwood server that runs already.",
-            parser=file_name("--ours"),
+            parser=filled("--ours"),
         ),
     ] = None,
     llama_server: Annotated[
@@ -96,7 +96,7 @@ def bench(
             "--peers",
             metavar="A,B",
             help="serve: llama, vllm, openvino, transformers; auto (those that are here) or none.",
-            parser=file_name("--peers"),
+            parser=filled("--peers"),
         ),
     ] = None,
     peers_folder: Annotated[

@@ -20,7 +20,7 @@ MODEL = ModelConfig()
 MOST_THREADS = 256
 """As many as the native ops take."""
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""As many bytes, and characters, as systems take at most."""
+"""Bytes; systems take no more, or hardly."""
 
 
 def whole(flag: str, least: int, most: int | None = None) -> Callable[[Any], int]:
@@ -89,6 +89,8 @@ def filled(name: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not str(value).strip():
             raise UsageError(f"{name} is empty")
+        if "\0" in str(value):
+            raise UsageError(f"{name} has a character of number 0")
         return str(value)
 
     return read
@@ -99,15 +101,9 @@ def file_name(name: str) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:
         text = filled(name)(value)
-        if "\0" in text:
-            raise UsageError(f"{name} has a character of number 0, which no file's name has")
-        if (
-            any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(text).parts)
-            or len(text) > _LONGEST_PATH
-        ):
-            raise UsageError(
-                f"{name} is {text[:40]!r}… and so on: no file's name is {len(text):,} characters long"
-            )
+        length = len(os.fsencode(text))
+        if length > _LONGEST_PATH or any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(text).parts):
+            raise UsageError(f"{name} is {text[:40]!r}… and so on: no file's name is {length:,} bytes long")
         return text
 
     return read

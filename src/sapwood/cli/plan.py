@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from sapwood.cli import plan_trace_flags as trace_flags
 from sapwood.cli.plan_ask import SEEDS
 from sapwood.cli.plan_model import KvDtype, StoredAs
 from sapwood.errors import UsageError
+
+_GOALS = ("--ttft-p95", "--ttft-p50", "--ttft-p99", "--tpot-p95", "--hit-rate", "--budget")
 
 
 def plan(
@@ -116,13 +119,25 @@ def plan(
     from sapwood.cli.plan_asked import ask_of
     from sapwood.cli.plan_trace import plan_trace
 
-    ask = ask_of(of_trace, workers, command=shlex.join(["sapwood", *context.obj]))
-    if check and not ask.has_goals:
-        raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")
-    met = plan_trace(ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json)
+    with _looking():
+        ask = ask_of(of_trace, workers, command=shlex.join(["sapwood", *context.obj]))
+        met = plan_trace(
+            ask, tokenizer=tokenizer, html=None if html is None else Path(html), as_document=json
+        )
     if check and not met:
         raise typer.Exit(1)
     return None
+
+
+@contextmanager
+def _looking() -> Iterator[None]:
+    """For files in folders that one may not look into, whoever does. Raises UsageError."""
+    try:
+        yield
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
 
 
 def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[str, Any]) -> None:
@@ -133,3 +148,5 @@ def _check(reproduce: bool, of_trace: Mapping[str, Any], of_reproduce: Mapping[s
             raise UsageError(f"{flag} goes {'without' if reproduce else 'with'} --reproduce")
     if not reproduce and of_trace["TRACE"] is None:
         raise UsageError("TRACE is missing", hint="sapwood plan TRACE, or sapwood plan --reproduce")
+    if of_trace["--check"] and all(of_trace[flag] is None for flag in _GOALS):
+        raise UsageError("--check needs goals", hint="--ttft-p95 5s, say")

@@ -112,12 +112,6 @@ class Ask:
             raise UsageError("a budget of money needs the price of a device", hint="give --price, per hour")
 
     @property
-    def has_goals(self) -> bool:
-        """Whether anything is to be reached, or not to be exceeded."""
-        times = (self.ttft_p50, self.ttft_p95, self.ttft_p99, self.tpot_p95)
-        return any(each is not None for each in (*times, self.hit_rate)) or self.budget != Budget()
-
-    @property
     def kv_bytes(self) -> float:
         """Of one token."""
         return self.model.kv_bytes_per_token
@@ -143,7 +137,7 @@ def amount(flag: str) -> Callable[[str], Amount]:
         if (count := _COUNT.fullmatch(value.strip())) is not None:
             found = Amount(float(count[1]) * dict(_TIMES)[count[2]])
         else:
-            found = Amount(_bytes(flag, value, _OF_TOKENS), bytes=True)
+            found = Amount(bytes_of(flag, value, _OF_TOKENS), bytes=True)
         if found.count < 1:
             raise UsageError(f"{flag} is {value!r}; it must be at least 1")
         if found.count > _MOST:
@@ -187,7 +181,7 @@ def budget_of(flag: str) -> Callable[[Any], Budget]:
         money = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)(?:/h)?", str(value).strip(), re.ASCII)
         if money is not None:
             return Budget(price_per_hour=float(money[1]))
-        return Budget(memory=Amount(_bytes(flag, str(value), _OF_BUDGET), bytes=True))
+        return Budget(memory=Amount(bytes_of(flag, str(value), _OF_BUDGET), bytes=True))
 
     return read
 
@@ -227,8 +221,8 @@ def timed_of(flag: str) -> Callable[[Any], int]:
     return lambda value: ALL if value == "all" else whole(flag, 0, ALL)(value)
 
 
-def _bytes(flag: str, value: str, expected: str) -> int:
-    """With a B: whoever writes 64G may mean tokens, or money."""
+def bytes_of(flag: str, value: str, expected: str) -> int:
+    """Reads `64GB`, never `64G`: that may be tokens, or money. Raises UsageError, which says what was expected."""
     try:
         size = parse_size(value)
     except UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,11 @@ def ask_of(given: Mapping[str, Any], workers: int | None, command: str) -> Ask:
         "--model-shape": shape or served.model,
         "--hardware": given["--hardware"] or given["--memory"],
     }
-    return Ask(
+    ask = Ask(
         path,
         model,
         replica,
-        cost_named(cost, model, replica),
+        cost_named(None, model, replica),
         what_ifs=not given["--no-what-ifs"],
         workers=workers,
         served=tuple(served.notes(given)),
@@ -47,6 +48,8 @@ def ask_of(given: Mapping[str, Any], workers: int | None, command: str) -> Ask:
         command=command,
         **{name: value for name, value in said.items() if value is not None},
     )
+    ask.check()  # Before times are taken from a capture, which may take long.
+    return replace(ask, cost=cost_named(cost, model, replica))
 
 
 def _of_sizes(given: Mapping[str, Any], served: Served) -> Mapping[str, Any]:

@@ -40,22 +40,21 @@ class Served:
             yield f"as the captured server was set: {', '.join(taken)}"
         if self.other is not None and flags["--model-shape"] is None:
             yield f"the captured model, {self.other}, has no shape that is known here: give --model-shape"
-        if known_of(self) and flags["--hardware"] is None and flags["--cost"] is None:
+        if self.known and all(flags[flag] is None for flag in ("--hardware", "--memory", "--cost")):
             yield "what the captured server ran on is not written down: give --hardware, or its times by --cost CAPTURE"
 
-
-def known_of(served: Served) -> bool:
-    """Whether it was a capture."""
-    return served != Served()
+    @property
+    def known(self) -> bool:
+        """Whether it was a capture."""
+        return self != Served()
 
 
 def served_by(trace: Path) -> Served:
     """Of the first run in a capture; nothing is known of any other file, of one that cannot be read, or of a pipe."""
-    if not trace.is_file():
-        return Served()  # What comes through a pipe is read once.
     try:
-        header = header_of(Source(trace))
-    except UsageError:
+        # What comes through a pipe is read once.
+        header = header_of(Source(trace)) if trace.is_file() else None
+    except (OSError, UsageError):
         return Served()
     if header is None:
         return Served()

@@ -9,7 +9,8 @@ from typing import TypeAlias
 Shown: TypeAlias = Callable[[float, int], str]
 """A value with so many digits."""
 MOST_DIGITS = 12
-_DAY = 86_400.0
+_SHORT = 5
+_MINUTES_FROM, _DAY = 600.0, 86_400.0
 
 
 def figures(value: float, digits: int = 3) -> str:
@@ -42,7 +43,7 @@ def seconds(value: float, digits: int = 3) -> str:
     for below, size, unit in (
         (0.9995e-3, 1e-6, "µs"),
         (0.9995, 1e-3, "ms"),
-        (600, 1, "s"),
+        (_MINUTES_FROM, 1, "s"),
         (36_000, 60, "min"),
         (10 * _DAY, 3600, "h"),
     ):
@@ -68,11 +69,16 @@ def tokens(count: float) -> str:
 
 
 def money(value: float, digits: int = 2) -> str:
-    """`20`, `17.50`, `0.031`: small sums keep two figures."""
+    """`20`, `17.50`, `0.031`, `0.0047`: small sums keep two figures; below a millionth they are `≈ 0`."""
     text = f"{value:,.{digits}f}"
     if float(text.replace(",", "")) == value:
         return text.removesuffix("." + "0" * digits)
-    return text if value >= 1 else figures(value, max(2, digits))
+    if value >= 1:
+        return text
+    if math.isnan(value) or value < 1e-6:
+        return figures(value)
+    decimals = max(2, digits) - 1 - math.floor(math.log10(value))
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
 def counted(count: int, name: str) -> str:
@@ -94,6 +100,13 @@ def exact(value: float, show: Shown, digits: int) -> str:
     texts = (show(value, n) for n in range(digits, MOST_DIGITS))
     wanted = show(value, MOST_DIGITS)
     return next((text for text in texts if _same(text, wanted)), wanted)
+
+
+def exact_seconds(value: float) -> str:
+    """Likewise, in seconds where it is no short number of a larger unit: `10.5 min`, `700 s`."""
+    if value < _MINUTES_FROM or _same(seconds(value, _SHORT), seconds(value, MOST_DIGITS)):
+        return exact(value, seconds, 3)
+    return exact(value, lambda number, digits: f"{figures(number, digits)} s", 3)
 
 
 def _same(one: str, other: str) -> bool:

@@ -80,7 +80,7 @@ def _curve(axes: Any, report: Report) -> None:
     if report.basis is not None:
         total = machine.gigabytes(report.basis.design.total_tokens)
         axes.axvline(total, color=INK, linewidth=1, linestyle=":")
-        _note(axes, "plan" if report.plan else "what-ifs", (total, 4), (4, 0))
+        _note(axes, "plan" if report.plan else "as it is", (total, 4), (4, 0))
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xticks(_apart(_xy(report, curves.lines[0])[0]))

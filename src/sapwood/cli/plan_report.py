@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sapwood.sim import Goals, Outcome, Plan, Row, Shift, WhatIf
@@ -165,7 +165,3 @@ class Report:
     what_ifs: tuple[WhatIf, ...] = ()
     shifts: tuple[Shift, ...] = ()
     definitions: Mapping[str, str] = field(default_factory=dict)
-
-    def meaning(self, names: Sequence[str]) -> str:
-        """The definitions of these, one after another."""
-        return ". ".join(f"{name}: {self.definitions[name]}" for name in names if name in self.definitions)

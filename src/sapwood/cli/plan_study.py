@@ -172,7 +172,7 @@ class Study:
             self.stored_tokens,
             tuple(
                 Ceiling(rate.definition.name, rate.definition.text, rate.value)
-                for rate in unbounded_rates(trace, counted(trace.unit_tokens))
+                for rate in unbounded_rates(trace, definitions_for(trace.unit_tokens))
             ),
             (*trace.notes, *self._warnings(), *self._refusals()),
             trace.assumed,
@@ -266,7 +266,7 @@ def _of_hardware(ask: Ask) -> Iterator[str]:
         )
 
 
-def counted(unit_tokens: int) -> tuple[Definition, ...]:
+def definitions_for(unit_tokens: int) -> tuple[Definition, ...]:
     """Those that differ for blocks of such a size: one token is never unfinished."""
     if unit_tokens > 1:
         return COUNTED

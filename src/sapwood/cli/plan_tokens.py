@@ -33,11 +33,22 @@ def tokenizer_named(name: str | None, progress: Progress) -> Tokenize | None:
 def _vocab(name: str, progress: Progress) -> VocabSource | None:
     from sapwood.model import VocabSource, load_checkpoint, resolve
 
-    place = Path(name).expanduser()
-    if _file(place) is None:
-        place = resolve(_checked(name), progress=progress)
+    if (file := _here(name)) is not None:
+        return VocabSource(file)
+    place = resolve(_checked(name), progress=progress)
     file = _file(place)
     return load_checkpoint(place).vocab if file is None else VocabSource(file)
+
+
+def _here(name: str) -> Path | None:
+    """The file that `name` is, or that lies in it. Raises UsageError for one that cannot be looked for."""
+    try:
+        return _file(Path(name).expanduser())
+    except (OSError, RuntimeError) as error:  # A folder of somebody else, a home of nobody.
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"--tokenizer: there is no tokenizer {name!r}: {why}", hint=f"give {_FORMS}"
+        ) from None
 
 
 def _file(place: Path) -> Path | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,25 +35,26 @@ def plan_trace(ask: Ask, *, tokenizer: str | None, html: Path | None, as_documen
         _check_place(html)
     with waiting(talk, "reading") as progress:
         report = study(ask, tokenizer, progress, talk.say)
-    if as_document:
-        json.dump(as_json(report), sys.stdout, indent=1)
-        print()
-    else:
-        print(as_text(report), end="")
-    if html is not None:
-        # After what cost nothing to say: a disk may be full by now.
-        sys.stdout.flush()
-        _write(html, as_html(report))
-        talk.say(f"wrote {html}")
+    try:
+        # First, as it needs no disk, which may be full by now.
+        print(
+            json.dumps(as_json(report), indent=1) + "\n" if as_document else as_text(report),
+            end="",
+            flush=True,
+        )
+    finally:
+        # Whoever reads stdout may have left: the page is wanted all the same.
+        if html is not None:
+            _write(html, as_html(report))
+            talk.say(f"wrote {html}")
     return report.plan is None or report.plan.met
 
 
 def study(ask: Ask, tokenizer: str | None, progress: Progress, say: Callable[[str], None]) -> Report:
     """Takes as long as curves and simulations need; what is known early is said.
 
-    What no trace makes good is refused before. Raises UsageError.
+    Raises UsageError.
     """
-    ask.check()
     tokenize = tokenizer_named(tokenizer, progress)
     progress(f"reading: {ask.path}")
     trace = read_trace(
@@ -71,17 +73,32 @@ def study(ask: Ask, tokenizer: str | None, progress: Progress, say: Callable[[st
 def _check_place(html: Path) -> None:
     """Before the long work: whether it could be written."""
     need_matplotlib()
-    if html.is_dir() or not html.parent.is_dir():
-        wrong = "is a folder" if html.is_dir() else f"cannot be written: there is no folder {html.parent}"
+    # By `os.path`: those of Path raise, in a folder that one may not look into.
+    if os.path.isdir(html) or not os.path.isdir(html.parent):
+        wrong = (
+            "is a folder" if os.path.isdir(html) else f"cannot be written: there is no folder {html.parent}"
+        )
         raise UsageError(f"--html: {html} {wrong}", hint="give the path of a file, such as plan.html")
-    if not os.access(html if html.exists() else html.parent, os.W_OK):
+    if not os.access(html if os.path.exists(html) else html.parent, os.W_OK):
         raise UsageError(f"--html: {html} cannot be written", hint="name one in a folder of your own")
 
 
 def _write(html: Path, page: str) -> None:
+    """All of it, or nothing: then what was there stays. Raises UsageError."""
+    place = Path(os.path.realpath(html))
     try:
-        html.write_text(page, encoding="utf-8")
+        if os.access(place.parent, os.W_OK) and (place.is_file() or not place.exists()):
+            _put_in_place(place, page)
+        else:
+            place.write_text(page, encoding="utf-8")  # A pipe, say.
     except OSError as error:
-        if html.is_file():
-            html.unlink()  # Half a page is none.
         raise UsageError(f"cannot write {html}: {error.strerror}") from None
+
+
+def _put_in_place(place: Path, page: str) -> None:
+    with tempfile.TemporaryDirectory(prefix=".sapwood-", dir=place.parent) as beside:
+        whole = Path(beside) / "page.html"
+        whole.write_text(page, encoding="utf-8")
+        if place.exists():
+            shutil.copymode(place, whole)
+        whole.replace(place)

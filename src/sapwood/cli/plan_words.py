@@ -50,7 +50,7 @@ def goals(goals: Goals, machine: Machine) -> str:
 
 def exact_seconds(goal: float) -> str:
     """As it was given."""
-    return numbers.exact(goal, seconds, 3)
+    return numbers.exact_seconds(goal)
 
 
 def exact_percent(goal: float) -> str:

@@ -34,6 +34,9 @@ _FLUSH_SECONDS = 5.0
 _BYTES_A_VALUE = 36
 """An int and its place in a list."""
 
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""What file systems say that have none, as some of networks."""
+
 
 class LineFile:
     """A file that only its owner reads (mode 0600), with one JSON object per line, each flushed as it is written.
@@ -192,7 +195,7 @@ def _open(path: Path) -> int:
     try:
         os.set_blocking(descriptor, True)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor, path)
             os.fchmod(descriptor, 0o600)  # One that was there before may have been open to others.
     except BlockingIOError:
         os.close(descriptor)
@@ -203,6 +206,17 @@ def _open(path: Path) -> int:
         os.close(descriptor)
         raise _cannot(path, error) from None
     return descriptor
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _log.warning(
+            "%s cannot be locked, as its file system has no locks: let no other server write it", path
+        )
 
 
 def _is_torn(descriptor: int, path: Path) -> bool:

@@ -86,7 +86,10 @@ class EngineCollector(Collector):
         for name, (help_text, value) in plain.items():
             yield self._counter(name, help_text, {(): value})
         if self._capture_lost is not None:
-            help_text = "Lines of the capture that could not be written: its disk was too slow, or full."
+            help_text = (
+                "Lines of the capture that were not written: its disk was slow or full, its file was removed, or they "
+                "were no JSON."
+            )
             yield self._counter("capture_lost", help_text, {(): self._capture_lost})
         evicted: dict[Labels, int] = {("hot",): stats.evicted_tokens}
         yield self._counter("evicted_tokens", "Tokens whose KV was given up, by tier.", evicted, "tier")
