@@ -54,6 +54,10 @@ class Offer:
     recent: Sent
     in_flight: int
     """Requests that have not ended there: as it tells, or that it was given, whichever is more."""
+    seem: int
+    """Tokens that seem to be there, or on their way, in whole pages."""
+    faded: int
+    """Tokens beyond these that it was taken to have given up."""
     wait: float
     prefill: float
     evicted: float
@@ -100,9 +104,8 @@ class PrefixAware:
         chosen = best(self._offers(asked, candidates, now), asked.cold)
         replica, page = chosen.candidate.replica, chosen.candidate.page_tokens
         believed = self._cached(ticket, self.shadow.sure(asked.sighting, replica), page)
-        seem = self._cached(ticket, self.shadow.matched(asked.sighting, replica), page)
         # Where some of it is on its way, what is reused tells nothing of what was given up.
-        faded = max(0, self._once(asked, chosen.candidate) - seem) if seem == believed else 0
+        faded = chosen.faded if chosen.seem == believed else 0
         coming = self.shadow.place(replica, asked.keys)
         placement = Placement(replica, now, chosen.prefill, coming, believed, faded, page)
         self._in_flight.add(ticket, placement)
@@ -148,7 +151,10 @@ class PrefixAware:
     def _offer(self, asked: _Asked, candidate: Candidate, prefills: dict[int, float], now: float) -> Offer:
         replica, tokens, capacity = candidate.replica, len(asked.ticket.tokens), candidate.capacity_tokens
         blocks = self.shadow.matched(asked.sighting, replica, capacity)
-        cached = self._expected(asked, candidate, blocks)
+        seem = self._cached(asked.ticket, blocks, candidate.page_tokens)
+        once = self.shadow.once(asked.keys, asked.sighting, replica, capacity)
+        faded = max(0, self._cached(asked.ticket, once, candidate.page_tokens) - seem)
+        cached = int(self._trust.of(replica) * seem + self._trust_in_faded.of(replica) * faded)
         if cached not in prefills:
             prefills[cached] = self._seconds(tokens, cached)
         new = len(asked.keys) - blocks + asked.ticket.expected_output // self.shadow.block_tokens
@@ -157,25 +163,13 @@ class PrefixAware:
             candidate,
             recent=self._in_flight.recent(replica, now),
             in_flight=max(self._in_flight.on(replica), candidate.running + candidate.waiting),
+            seem=seem,
+            faded=faded,
             wait=candidate.wait_seconds + self._in_flight.since(replica, candidate.as_of).seconds,
             prefill=prefills[cached],
             # What was lost is taken to cost as much per token as this prompt.
             evicted=lost * asked.cold / tokens if tokens else 0.0,
             continues=self._continues(asked, replica, blocks),
-        )
-
-    def _expected(self, asked: _Asked, candidate: Candidate, blocks: int) -> int:
-        """Tokens that are cached there, where so many blocks seem to be: those, and what may not be given up yet."""
-        replica, page = candidate.replica, candidate.page_tokens
-        seem = self._cached(asked.ticket, blocks, page)
-        faded = max(0, self._once(asked, candidate) - seem)
-        return int(self._trust.of(replica) * seem + self._trust_in_faded.of(replica) * faded)
-
-    def _once(self, asked: _Asked, candidate: Candidate) -> int:
-        """Tokens that are cached there, if what it was taken to have given up is there still."""
-        where = (candidate.replica, candidate.capacity_tokens)
-        return self._cached(
-            asked.ticket, self.shadow.once(asked.keys, asked.sighting, *where), candidate.page_tokens
         )
 
     def _continues(self, asked: _Asked, replica: int, blocks: int) -> bool:
