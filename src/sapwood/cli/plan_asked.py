@@ -15,8 +15,24 @@ from sapwood.cli.plan_model import model_of
 from sapwood.sim import Hardware
 
 _AS_THEY_ARE = (
-    "replicas page_size schedule_policy routing ttft_p95 ttft_p50 ttft_p99 tpot_p95 hit_rate budget traffic limit "
-    "duration timed full in_a_row output_tokens seed"
+    "replicas",
+    "page_size",
+    "schedule_policy",
+    "routing",
+    "ttft_p95",
+    "ttft_p50",
+    "ttft_p99",
+    "tpot_p95",
+    "hit_rate",
+    "budget",
+    "traffic",
+    "limit",
+    "duration",
+    "timed",
+    "full",
+    "in_a_row",
+    "output_tokens",
+    "seed",
 )
 """Fields of `Ask` of the name, and with the value, of a flag that was given."""
 
@@ -30,7 +46,7 @@ def ask_of(given: Mapping[str, Any], workers: int | None, command: str) -> Ask:
     served, cost, shape = served_by(path), given["--cost"], given["--model-shape"]
     model = model_of(shape or served.model or MODEL, given["--weights"], given["--kv-dtype"])
     replica = _replica(given)
-    plain = {name: given["--" + name.replace("_", "-")] for name in _AS_THEY_ARE.split()}
+    plain = {name: given["--" + name.replace("_", "-")] for name in _AS_THEY_ARE}
     said = {**plain, **_of_sizes(given, served)}
     measured = {
         "--model-shape": shape or served.model,
