@@ -9,14 +9,13 @@ import logging
 import os
 import stat
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sapwood.engine import LineFile, line_file
 from sapwood.errors import UsageError
+from waiting import until
 
 
 def test_lines_are_appended_and_only_the_owner_may_read_them(tmp_path: Path) -> None:
@@ -63,13 +62,6 @@ def test_lines_for_a_file_that_was_removed_are_lost_and_one_that_was_renamed_goe
         f"{path} cannot be written: it was removed, and is made again with the next start; lines are lost until it can "
         "be"
     ]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def test_a_line_that_its_writer_could_not_end_is_ended(tmp_path: Path) -> None:

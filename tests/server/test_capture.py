@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import stat
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from sapwood.sim.readers.source import Source
 from sapwood.sim.recorded import simulate_again
 from server.conftest import serving_built
 from server.test_disconnect import send
+from waiting import until
 
 PROMPT = "once upon a time there was a tree"
 
@@ -61,13 +60,6 @@ def test_what_a_client_asks_is_there_to_be_replayed(tmp_path: Path) -> None:
     assert trace[0].names[: trace[0].prompt_tokens].tolist() == list(built.tokenizer.encode(PROMPT))
     assert trace.output_tokens.tolist() == [3, 3, 3]
     assert trace.scopes.tolist() == [0, 0, 1]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 class Gate:

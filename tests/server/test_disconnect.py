@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable
 
 import pytest
 
 from server.conftest import Served
+from waiting import eventually
 
 LONG = {"max_tokens": 2000, "ignore_eos": True, "prompt": "a long story: "}
 
@@ -22,13 +22,6 @@ def send(served: Served, body: dict[str, object]) -> socket.socket:
     head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(raw)}\r\n\r\n"
     connection.sendall(head.encode() + raw)
     return connection
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 def idle(served: Served) -> bool:

@@ -14,8 +14,9 @@ import pytest
 
 from sapwood.server import generate
 from server.conftest import Served
-from server.test_disconnect import eventually, idle
+from server.test_disconnect import idle
 from server.test_reports import held
+from waiting import eventually
 
 SAY = [{"role": "user", "content": "a long story: "}]
 STREAMS: Mapping[str, Mapping[str, Any]] = MappingProxyType(

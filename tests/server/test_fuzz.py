@@ -21,7 +21,8 @@ from sapwood.server.slot import Slot
 from server.conftest import Served
 from server.good_bodies import BODILESS, GOOD
 from server.hostile import NAMES, ODD, any_json, places, twice, with_odd, without
-from server.test_disconnect import eventually, idle
+from server.test_disconnect import idle
+from waiting import eventually
 
 ROUTES = tuple(route for route in create_app(Slot(), ServerConfig()).routes if isinstance(route, Route))
 PER_BODY = 16

@@ -14,7 +14,8 @@ from sapwood.config import ServerConfig
 from sapwood.server.app import create_app
 from sapwood.server.slot import Slot
 from server.conftest import Served
-from server.test_disconnect import eventually, idle
+from server.test_disconnect import idle
+from waiting import eventually
 
 LONG: dict[str, dict[str, Any]] = {
     "/generate": {"text": "a story: ", "sampling_params": {"max_new_tokens": 2000, "ignore_eos": True}},

@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sapwood.config import LedgerName
 from server.conftest import Served
-from server.test_disconnect import eventually, idle, send
+from server.test_disconnect import idle, send
 from server.test_reports import held
+from waiting import eventually
 
 Told = tuple[int, int]
 """Tokens said to be cached, and those of the prompt."""
