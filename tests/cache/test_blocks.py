@@ -447,7 +447,7 @@ stores = st.tuples(st.just("store"), pages)
 evictions = st.tuples(st.just("evict"), st.integers(1, 4))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(history=st.lists(stores | evictions, max_size=25), asked=st.lists(pages, min_size=1, max_size=4))
 def test_a_trace_says_what_a_list_of_all_that_happened_says(
     history: list[tuple[str, list[int] | int]], asked: list[list[int]]

@@ -227,7 +227,7 @@ class PublicMachineBlocksOf1(PublicMachine):
     index: IndexName = "blocks"
 
 
-PublicMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+PublicMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestPublic = PublicMachine.TestCase
 TestPublicOf4 = PublicMachine4.TestCase
 TestPublicBlocks = PublicMachineBlocks.TestCase

@@ -154,7 +154,7 @@ asks = st.tuples(
 
 
 @given(st.lists(asks, min_size=1, max_size=25), st.sampled_from([PLENTY, 20_000, 4_000]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_was_added_all_that_is_known_is_right(
     traffic: list[tuple[Prompt, int, int, int, bool]], capacity: int
 ) -> None:

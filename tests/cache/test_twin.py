@@ -393,8 +393,8 @@ class CacheMachineNone(CacheMachine):
     index: IndexName = "none"
 
 
-CacheMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
-CacheMachineNone.TestCase.settings = settings(max_examples=10, stateful_step_count=30, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+CacheMachineNone.TestCase.settings = settings(max_examples=10, stateful_step_count=30)
 
 TestLru = CacheMachine.TestCase
 TestLruForgetful = ForgetfulMachine.TestCase

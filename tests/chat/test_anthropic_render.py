@@ -134,7 +134,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(parts=st.lists(PARTS, max_size=8), step=st.integers(1, 9), parallel=st.booleans())
 def test_the_events_add_up_to_the_whole_message_wherever_it_is_cut(
     parts: list[str], step: int, parallel: bool

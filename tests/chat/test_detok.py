@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sapwood.chat.detok import Detokenizer
 from sapwood.chat.tokenizer import Tokenizer
 
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=300)
 SMALL_IDS = st.integers(0, 280)
 """Of the tiny tokenizer: three control tokens, the 256 bytes, words, and ids without an entry."""
 

@@ -37,7 +37,7 @@ def whole(fed: list[Event]) -> Any:
     return completion
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(parts=st.lists(PARTS, max_size=6), step=st.integers(1, 9), finish=st.sampled_from(["stop", "length"]))
 def test_chunks_add_up_to_the_whole_answer_wherever_it_is_cut(
     parts: list[str], step: int, finish: FinishReason

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from model import tiny
@@ -327,7 +327,6 @@ turns = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(turns, st.booleans())
 def test_with_nothing_to_replay_the_tokens_are_those_of_the_text(messages: list[Message], full: bool) -> None:
     chat = Chat(messages=messages)
@@ -340,7 +339,6 @@ def test_with_nothing_to_replay_the_tokens_are_those_of_the_text(messages: list[
     assert chat.encoded().tokens == chat.plain
 
 
-@settings(deadline=None)
 @given(turns)
 def test_every_answer_carried_back_unchanged_is_replayed(messages: list[Message]) -> None:
     chat = Chat()

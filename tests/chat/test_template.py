@@ -52,7 +52,7 @@ def test_ids_are_those_of_transformers(
     assert encode_segments(smollm, own.render(messages, add_generation_prompt=prompt)) == theirs
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(contents=st.lists(st.text(max_size=20), min_size=1, max_size=4))
 def test_ids_of_any_ordinary_text_are_those_of_transformers(
     contents: list[str], smollm: Tokenizer, own: ChatTemplate, judge: Any
@@ -85,7 +85,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(contents=st.lists(st.lists(st.sampled_from(FRAGMENTS)).map("".join), min_size=1, max_size=3))
 def test_users_cannot_write_control_tokens(contents: list[str], smollm: Tokenizer, own: ChatTemplate) -> None:
     messages = [{"role": "user", "content": content} for content in contents]

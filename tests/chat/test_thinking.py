@@ -78,7 +78,7 @@ def test_a_prompt_may_open_the_thought(text: str, thought: str, rest: str) -> No
 PARTS = st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "think>", "<", " ", "\n", "a", "é"])
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 @given(
     parts=st.lists(PARTS, max_size=10), cuts=st.lists(st.integers(0, 60), max_size=8), opened=st.booleans()
 )

@@ -44,7 +44,7 @@ def test_the_default_model_s_ids_are_those_of_transformers(text: str, smollm: To
     assert smollm.encode(text, special=True) == judge.encode(text, add_special_tokens=False)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=st.lists(st.one_of(st.text(max_size=8), st.sampled_from(CORPUS))).map("".join))
 def test_any_text_s_ids_are_those_of_transformers(text: str, smollm: Tokenizer, judge: Any) -> None:
     assert smollm.encode(text, special=True) == judge.encode(text, add_special_tokens=False)
@@ -84,7 +84,7 @@ def test_control_tokens_come_out_of_trusted_text_only(smollm: Tokenizer) -> None
     assert smollm.decode(smollm.encode(text, special=True), skip_special=False) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     parts=st.lists(
         st.sampled_from([*tiny.SPECIALS, "<|im_", "end|>", "<|", "|>", " ", "\n", "a", "<repo_name>"])

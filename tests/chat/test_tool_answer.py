@@ -124,7 +124,7 @@ def test_a_prompt_that_opens_the_thought_makes_the_answer_begin_in_it() -> None:
     assert opened.reasoning_tokens == 2
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(
     parts=st.lists(st.sampled_from(["<think>", "</think>", CALL, '"', "}", " ", "a", "<"]), max_size=8),
     step=st.integers(1, 9),

@@ -135,7 +135,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 @given(
     style=st.sampled_from(["hermes", "llama3", "mistral", "json"]),
     parts=st.lists(PARTS, max_size=10),
@@ -162,7 +162,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     arguments=st.dictionaries(st.text(), VALUES, max_size=3),
     indent=st.sampled_from([None, 1]),

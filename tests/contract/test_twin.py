@@ -58,7 +58,7 @@ def pieces(step: Step) -> list[Piece]:
 
 
 @given(st.lists(STEPS, max_size=25), st.integers(1, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_billing_is_the_twins_and_adds_up(steps: list[Step], together: int) -> None:
     """`together` requests are planned before the first of them is settled."""
     ledger, twin = Ledger(PROFILE), Twin(PROFILE)
@@ -86,7 +86,7 @@ def test_billing_is_the_twins_and_adds_up(steps: list[Step], together: int) -> N
 
 
 @given(st.lists(STEPS, max_size=12), st.sampled_from([1, 16, 100]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_rules_bill_more_than_was_there(steps: list[Step], page_size: int) -> None:
     for profile in (OPENAI, OPENAI_BREAKPOINTS, PROFILE):
         ledger, now = Ledger(profile, page_size=page_size), 0.0

@@ -237,7 +237,7 @@ asks = st.tuples(
     pool=st.sampled_from([96, 512]),
     room=st.sampled_from([0, 3000, 12_000, 2**26]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_traffic_is_scored_as_cold(
     traffic: list[tuple[int, int, int, int | None, int, str] | str],
     kind: Kind,

@@ -107,7 +107,7 @@ def act(rig: Rig, action: Ask | int | str) -> str | None:
     index=st.sampled_from(["radix", "radix", "blocks", "none"]),
     guessing=st.sampled_from(["off", "auto", "prophet", "prophet"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_answer_is_the_solo_answer(
     actions: list[Ask | int | str],
     chunk: int,

@@ -199,7 +199,7 @@ prompts = st.builds(
     policy=st.sampled_from(POLICIES),
     fail_at=st.integers(1, 40),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whoever_leads_every_answer_is_the_solo_answer(
     arrivals: list[tuple[int, tuple[int, ...], int, bool, int | None]],
     pool: int,

@@ -102,7 +102,7 @@ def test_an_urgent_request_is_answered_at_once_and_the_one_it_pushed_back_as_if_
     chunk=st.sampled_from([8, 64]),
     max_running=st.sampled_from([1, 3, 8]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_whoever_is_pushed_back_for_a_better_priority_every_answer_is_the_solo_answer(
     arrivals: list[tuple[int, int, int, int, int]], pool: int, page_size: int, chunk: int, max_running: int
 ) -> None:

@@ -36,7 +36,7 @@ def truths(tiny_decoder: GetDecoder) -> Any:
 
 
 @pytest.mark.parametrize("family", FAMILIES + OTHER_FAMILIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(setting=SETTINGS, waves=WAVES)
 def test_any_traffic_on_any_engine(
     family: str, truths: Any, setting: Setting, waves: list[list[Ask]]

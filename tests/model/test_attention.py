@@ -21,7 +21,7 @@ APART = NativeOps(2, trunks=False)
 DTYPES = ["f16", "bf16", "f32", "q8"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     layout=st.sampled_from(
@@ -97,7 +97,7 @@ def test_a_trunk_equals_the_twin(tree: list[Seq]) -> None:
     assert same(scene.run(APART)[0], expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lengths=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 40)), min_size=2, max_size=9),

@@ -20,7 +20,7 @@ from sapwood.model.checkpoint import Checkpoint, load_checkpoint
 from sapwood.model.gguf_convert import to_f32
 
 MAKERS = [tiny.tiny_llama, tiny.tiny_mistral, tiny.tiny_qwen2, tiny.tiny_qwen3]
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def assert_same_weights(a: Checkpoint, b: Checkpoint) -> None:

@@ -75,7 +75,7 @@ def check_rank(rows: list[Floats], top: int) -> Ranked:
     return expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), counts, st.lists(st.tuples(cuts, numbers), min_size=1, max_size=3))
 def test_a_pick_is_that_of_the_twin(
     data: st.DataObject, count: int, asked: list[tuple[SamplingParams, float]]
@@ -85,7 +85,7 @@ def test_a_pick_is_that_of_the_twin(
     assert all(not np.isneginf(row[token]) for row, token in zip(each, picked.tokens, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data(), counts, st.sampled_from([0, 1, 5, 33, 300, 20000]))
 def test_a_ranking_is_that_of_the_twin(data: st.DataObject, count: int, top: int) -> None:
     check_rank([data.draw(rows(count)), data.draw(rows(count))], min(top, count))
@@ -108,7 +108,7 @@ def test_finite_logits_whose_sum_overflows_are_finite() -> None:
     assert check_pick([row], [SamplingParams(top_p=0.5)], [0.999]).finite.all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.floats(-708, 0))
 @example(0.0)
 @example(-708.0)

@@ -41,7 +41,7 @@ def _floor_log2(value: Fraction) -> int:
     return guess if Fraction(2) ** guess <= value else guess - 1
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(F32, F32, F32)
 @example(1.0 + 2.0**-23, 1.0 + 2.0**-23, -1.0)
 @example(1.0 + 2.0**-12, 1.0 + 2.0**-12, 2.0**-60)
@@ -57,7 +57,7 @@ def test_fma_rounds_once(a: float, b: float, c: float) -> None:
     assert ef.fma(a, b, c)[()] == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(-(2**24), 2**24), st.integers(-(2**24), 2**24), st.integers(-60, 60), st.booleans())
 def test_fma_next_to_ties(a: int, b: int, shift: int, up: bool) -> None:
     """Products of 48 bits and an addend that reaches just beyond them: where rounding twice goes wrong."""
@@ -100,7 +100,7 @@ def test_lanes_are_added_in_one_tree() -> None:
     assert ef.sum_lanes(np.ones((4, 8), np.float32)).tolist() == [8.0] * 4
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.floats(-87, 88, width=32))
 def test_exp_is_within_two_units_of_the_last_place(x: float) -> None:
     expected = math.exp(x)

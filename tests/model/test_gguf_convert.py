@@ -46,7 +46,7 @@ def test_blocks_hold_what_float64_says_rounded_once(format: TensorFormat) -> Non
         np.testing.assert_array_equal(to_f32(tensor), by_hand(tensor).astype(np.float32))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(min_size=20 * 32, max_size=20 * 32))
 def test_q4_1_is_rounded_once_for_any_block(raw: bytes) -> None:
     tensor = RawTensor("x", "q4_1", 1, 32 * 32, np.frombuffer(raw, np.uint8).reshape(1, -1))

@@ -16,7 +16,7 @@ from sapwood.errors import ModelError
 from sapwood.model.checkpoint import load_checkpoint
 from sapwood.model.gguf_file import GgufFile, read_gguf
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])

@@ -55,7 +55,7 @@ def weight(rng: np.random.Generator, format: TensorFormat, rows: int, cols: int)
     return RawTensor("w", format, rows, cols, data)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     compute=st.sampled_from(["auto", "f32", "int8"]),
@@ -128,7 +128,7 @@ EDGES = (
 """Values at the borders of the 16-bit grid and of float32."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.lists(st.sampled_from(EDGES), min_size=64, max_size=64), min_size=1, max_size=9),
     scales=st.lists(st.integers(-140, 100), min_size=9, max_size=9),
@@ -445,7 +445,7 @@ def test_a_program_keeps_what_it_works_on() -> None:
     assert same(pages.k, twin.kv.k)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     format=st.sampled_from(FORMATS),

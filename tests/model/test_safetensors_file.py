@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 from sapwood.errors import ModelError
 from sapwood.model.safetensors_file import read_safetensors
 
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def write(path: Path, header: Any, body: bytes = b"") -> Path:

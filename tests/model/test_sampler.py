@@ -112,7 +112,7 @@ def test_greedy_ignores_seed_and_cuts(values: list[int], seed: int, p: float) ->
 # ---- temperature and cuts ----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     row=st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=12, unique=True),
     temperature=st.sampled_from([0.3, 1.0, 2.5]),
@@ -177,7 +177,7 @@ def test_logits_far_apart_and_huge_do_not_overflow() -> None:
 # ---- penalties, bias, bans ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     row=st.lists(st.floats(-2, 2, width=32), min_size=6, max_size=6),
     history=st.lists(st.integers(0, 5), min_size=1, max_size=12),
@@ -257,7 +257,7 @@ def test_a_bias_forces_or_forbids() -> None:
 # ---- logprobs ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     row=st.lists(st.integers(-80, 80).map(lambda n: n / 8), min_size=1, max_size=15),
     top=st.integers(0, 20),

@@ -53,7 +53,7 @@ def test_without_replicas_the_message_says_what_to_do(name: RouterName) -> None:
 
 @every_router
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_it_chooses_a_candidate_and_the_same_one_again(name: RouterName, seed: int) -> None:
     """Two routers that are told the same choose the same, whoever comes, leaves, fails, is lost or lies."""
     draws, routers = random.Random(seed), (make(name), make(name))

@@ -113,12 +113,11 @@ class TwinMachine(RuleBasedStateMachine):
 
 
 TestTwin = TwinMachine.TestCase
-TestTwin.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTwin.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("index", ["radix", "blocks"])
 @given(stream=st.lists(st.tuples(names, names), max_size=30))
-@settings(deadline=None)
 def test_it_is_the_real_cache_to_the_block_under_lru(
     index: IndexName, stream: list[tuple[Prefix, Prefix]]
 ) -> None:

@@ -127,7 +127,7 @@ def test_light_ones_pass_a_heavy_one_that_does_not_fit_up_to_a_bound(policy: Ord
     later=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 90)), min_size=1, max_size=60),
     chunk=st.sampled_from([8, 32]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_oldest_reader_has_half_of_each_step_whatever_else_arrives(
     later: list[tuple[int, int]], chunk: int
 ) -> None:
@@ -166,7 +166,7 @@ def test_longest_prefix_first_exceeds_the_bound_on_the_same_stream() -> None:
     patience=st.sampled_from([1, 30, 150]),
     policy=st.sampled_from(["default", "fcfs"]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_the_bound_holds_for_any_stream(
     arrivals: list[tuple[int, int, int, int]],
     pool: int,

@@ -299,7 +299,7 @@ def test_a_prompt_that_comes_many_times_with_a_better_priority_is_read_once_and_
     chunk=st.sampled_from([5, 32, 256]),
     max_running=st.sampled_from([1, 2, 5]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_everyone_ends_nobody_goes_twice_in_a_step_and_only_for_a_better_priority_or_for_room(
     arrivals: list[tuple[int, int, int, int]], pool: int, page_size: int, chunk: int, max_running: int
 ) -> None:

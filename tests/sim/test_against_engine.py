@@ -76,7 +76,7 @@ def traffic(draw: st.DrawFn) -> list[Ask]:
     return asks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans, traffic())
 def test_a_simulation_is_what_the_engine_does(plan: Plan, asks: list[Ask]) -> None:
     rig = plan.rig()

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.config import CacheConfig, SchedulerConfig
@@ -60,7 +60,6 @@ def test_prompt_and_reply_count_against_the_context() -> None:
 
 
 @given(traces(), st.integers(1, 30), st.randoms())
-@settings(deadline=None)
 def test_without_names_a_request_is_as_if_it_were_not_there(trace: Trace, blocks: int, dice: Random) -> None:
     chosen = np.array([dice.random() < 0.4 for _ in range(len(trace))])
     config, capacity = CacheConfig(eviction_policy="lru"), blocks * trace.unit_tokens

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.sim.dominance import sums_of_larger_before
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=30))
-@settings(deadline=None)
 def test_as_counted_one_by_one(entries: list[tuple[int, int]]) -> None:
     keys, weights = (np.array([entry[n] for entry in entries], np.int64) for n in (0, 1))
     expected = [

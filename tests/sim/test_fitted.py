@@ -37,7 +37,7 @@ def test_its_name_has_times_in_the_units_that_they_have() -> None:
 seconds = st.one_of(st.just(0.0), st.floats(1e-6, 1e-3))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seconds, seconds, seconds, st.floats(1e-3, 1e-2))
 def test_the_terms_of_what_was_measured_are_found(
     token: float, pair: float, draw: float, fixed: float

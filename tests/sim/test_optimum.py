@@ -84,7 +84,7 @@ def test_what_is_longer_than_the_cache_is_refused_only_if_it_needs_room() -> Non
 
 
 @given(traces(), st.integers(1, 8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_policy_beats_it(trace: Trace, capacity: int) -> None:
     best = int(Optimum(trace, beside=True).matched(capacity * UNIT).sum())
     assert best <= Optimum(trace).matched(capacity * UNIT).sum()

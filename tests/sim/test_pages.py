@@ -4,7 +4,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.cache import Namespace, PrefixCache
@@ -18,7 +18,6 @@ from sim.small import trace_of, traces
 
 
 @given(traces(), st.integers(1, 3))
-@settings(deadline=None)
 def test_whole_pages_are_found_as_the_real_cache_finds_them(trace: Trace, per_page: int) -> None:
     """With room for all, so that the pages that a tail takes for a while are not missed elsewhere."""
     paged = in_pages(trace, per_page * trace.unit_tokens)
@@ -52,7 +51,6 @@ def test_pages_of_the_traces_own_size_drop_a_partial_last_block() -> None:
 
 
 @given(traces(), st.integers(1, 3))
-@settings(deadline=None)
 def test_a_few_requests_at_a_time_are_as_good_as_all_at_once(trace: Trace, per_page: int) -> None:
     whole = in_pages(trace, per_page * trace.unit_tokens)
     with mock.patch.object(pages, "_AT_ONCE", 2):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from sapwood.sim import Trace
 from sapwood.sim.paths import path_ids
@@ -9,7 +9,6 @@ from sim.small import paths, trace_of, traces
 
 
 @given(traces())
-@settings(deadline=None)
 def test_equal_ids_are_equal_paths(trace: Trace) -> None:
     prefixes = [prefix for row in paths(trace) for prefix in row]
     ids = path_ids(trace).tolist()

@@ -100,7 +100,7 @@ def done_again(driven: Driven) -> Again:
     return again
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(makes, st.lists(clients, min_size=3, max_size=30), st.booleans())
 def test_requests_that_end_early_or_draw_several_samples_are_done_again(
     made: Made, acts: list[Act], drains: bool
@@ -114,7 +114,7 @@ def test_requests_that_end_early_or_draw_several_samples_are_done_again(
         done_again(driven)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     makes,
     st.lists(st.one_of(clients, operators), min_size=3, max_size=30),

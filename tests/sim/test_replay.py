@@ -4,7 +4,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.cache import PrefixCache
@@ -44,7 +44,6 @@ def test_evictions_are_counted() -> None:
 
 
 @given(traces(), st.integers(1, 8), st.sampled_from(get_args(EvictionName)))
-@settings(deadline=None)
 def test_the_books_are_right_after_each_request(trace: Trace, capacity: int, policy: EvictionName) -> None:
     result = replay(trace, capacity * UNIT, CacheConfig(eviction_policy=policy), prove=PrefixCache.check)
     again = replay(trace, capacity * UNIT, CacheConfig(eviction_policy=policy))

@@ -86,7 +86,7 @@ def test_coasting_changes_nothing_with_a_queue_that_is_looked_up_in_turn(policy:
     assert run.preemptions > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**16),
     policy=st.sampled_from(("default", "fcfs", "lpm", "dfs-weight", "priority", "priority")),

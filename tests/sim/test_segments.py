@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sapwood.sim import Trace, segments
 from sapwood.sim.segments import Segments
@@ -20,7 +20,6 @@ def blocks_and_uses(trace: Trace) -> list[tuple[int, int, int]]:
 
 
 @given(traces())
-@settings(deadline=None)
 def test_they_cover_just_the_blocks_that_were_used_before(trace: Trace) -> None:
     them = Segments.of(trace)
     columns = (them.request, them.previous, them.start, them.length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from sapwood.config import CacheConfig
 from sapwood.sim import Trace
@@ -17,7 +17,6 @@ BLOCKS = CacheConfig(prefix_index="blocks")
 
 
 @given(traces(most_requests=20))
-@settings(deadline=None)
 def test_it_says_what_the_real_cache_does_at_every_capacity(trace: Trace) -> None:
     stack = LruStack(trace)
     for capacity in range(UNIT, UNIT * (len(set(trace.names.tolist())) ** 2 + 10), UNIT):
